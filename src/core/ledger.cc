@@ -1,0 +1,85 @@
+#include "core/ledger.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+
+namespace snug {
+
+Allocation::Allocation(Allocation&& other) noexcept { *this = std::move(other); }
+
+Allocation& Allocation::operator=(Allocation&& other) noexcept {
+  std::swap(ledger_, other.ledger_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(tag_, other.tag_);
+  return *this;
+}
+
+Allocation::~Allocation() {
+  if (data_ == nullptr) return;
+  ::munmap(data_, static_cast<std::size_t>(bytes_));
+  ledger_->add(tag_, device_, -bytes_);
+}
+
+Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t bytes) {
+  if (frozen_) {
+    return Error{ErrorCode::failed, fmt::format("{} bytes for {} were asked for after start-up", bytes, tag),
+                 "this is a fault in Snug: please report it"};
+  }
+  if (bytes < 0) return Error{ErrorCode::failed, fmt::format("{}: a negative size was asked for", tag), ""};
+  const std::int64_t rounded = std::max<std::int64_t>(4096, (bytes + 4095) / 4096 * 4096);
+  void* data = ::mmap(nullptr, static_cast<std::size_t>(rounded), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return Error{ErrorCode::does_not_fit,
+                 fmt::format("{} for {} on {} were refused by the system", format_bytes(rounded), tag,
+                             name_of(device)),
+                 "ask for a shorter --max-model-len, or free memory"};
+  }
+  if (rounded >= (4 << 20)) ::madvise(data, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
+  add(tag, device, rounded);
+  Allocation allocation;
+  allocation.ledger_ = this;
+  allocation.data_ = static_cast<std::byte*>(data);
+  allocation.bytes_ = rounded;
+  allocation.device_ = device;
+  allocation.tag_ = std::move(tag);
+  return allocation;
+}
+
+void Ledger::count_mapped(const std::string& tag, std::int64_t bytes) { add(tag, Device::host, bytes); }
+
+void Ledger::add(const std::string& tag, Device device, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (Total* total : {&by_tag_[{tag, device}], &by_device_[device]}) {
+    total->current += bytes;
+    total->peak = std::max(total->peak, total->current);
+  }
+}
+
+std::vector<LedgerRow> Ledger::rows() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<LedgerRow> rows;
+  for (const auto& [key, total] : by_tag_) rows.push_back({key.first, key.second, total.current, total.peak});
+  return rows;
+}
+
+std::int64_t Ledger::current(Device device) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_device_.find(device);
+  return it == by_device_.end() ? 0 : it->second.current;
+}
+
+std::int64_t Ledger::peak(Device device) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_device_.find(device);
+  return it == by_device_.end() ? 0 : it->second.peak;
+}
+
+}  // namespace snug

@@ -1,0 +1,36 @@
+// Every tensor of a checkpoint: its name, format, shape and where its bytes lie in which mapped file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "quant/format.h"
+
+namespace snug::formats {
+
+struct TensorEntry {
+  std::string name;                 // as in the file
+  quant::Format format = quant::Format::f32;
+  std::vector<std::int64_t> shape;  // row-major, slowest first: a linear weight is (out, in) for every file kind
+  int file = 0;                     // index into WeightIndex::files
+  std::int64_t offset = 0;          // from the start of that file
+  std::int64_t bytes = 0;
+};
+
+// Read from headers only; no weight byte is touched. Copies share the mappings.
+struct WeightIndex {
+  std::vector<std::shared_ptr<MappedFile>> files;
+  std::map<std::string, TensorEntry> tensors;
+  std::vector<std::string> warnings;  // e.g. an index that named a missing tensor and was rebuilt from headers
+
+  const std::byte* data(const TensorEntry& t) const { return files[t.file]->bytes().data() + t.offset; }
+  std::int64_t total_bytes() const;
+};
+
+}  // namespace snug::formats

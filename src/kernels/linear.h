@@ -1,0 +1,82 @@
+// y = x · Wᵀ (+ bias): weights in any number format, activations and results in float32.
+//
+// A weight is used in place (row-major blocks, as files have it) or in a packed layout made once at load, in which
+// rows are interleaved so that one activation load feeds many accumulators. Packing never changes a value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/device.h"
+#include "quant/format.h"
+
+namespace snug::kernels {
+
+enum class Layout : std::uint8_t {
+  rows,    // (rows, cols) row-major, as in files
+  packed,  // made by cpu::pack_rows; what exactly is the kernel's business
+};
+
+// A view; does not own the bytes.
+struct WeightView {
+  quant::Format format = quant::Format::f32;
+  Layout layout = Layout::rows;
+  std::int64_t rows = 0;  // outputs
+  std::int64_t cols = 0;  // inputs; a multiple of the format's block
+  const std::byte* data = nullptr;
+};
+
+// exact: activations stay float32 and weights are decoded to float32 (what --dtype float32 asks for).
+// fast: the kernel may round activations to 8 bits per 32-block (quantised weights) or to bfloat16 (bf16 weights on CPUs
+// with bf16 dot products), as is usual.
+enum class Precision : std::uint8_t { exact, fast };
+
+// One product among several that share x (q, k, v; gate, up).
+struct LinearOutput {
+  WeightView weight;
+  const float* bias = nullptr;  // (rows) or null
+  float* y = nullptr;           // (tokens, rows), row stride y_stride
+  std::int64_t y_stride = 0;
+  bool add = false;             // y += instead of y =
+};
+
+struct LinearParams {
+  Stream stream;
+  const float* x = nullptr;  // (tokens, cols), row stride x_stride; cols is the weights' common cols
+  std::int64_t x_stride = 0;
+  std::int64_t tokens = 0;
+  std::span<const LinearOutput> outputs;
+  Precision precision = Precision::fast;
+  std::byte* workspace = nullptr;  // linear_workspace_bytes(max tokens, max cols, threads), 64-byte aligned
+  std::int64_t workspace_bytes = 0;
+};
+
+struct EmbeddingParams {
+  Stream stream;
+  WeightView table;                     // (vocab, hidden), either layout
+  const std::int32_t* ids = nullptr;    // (tokens), each < table.rows
+  std::int64_t tokens = 0;
+  float* y = nullptr;                   // (tokens, hidden)
+};
+
+namespace ref {
+void linear(const LinearParams& p);        // Layout::rows only, through quant's scalar decode
+void embedding(const EmbeddingParams& p);  // Layout::rows only
+}  // namespace ref
+
+namespace cpu {
+// Bytes of the packed layout of a (rows, cols) weight, or 0 where the kernel prefers it in place on this CPU.
+std::int64_t packed_bytes(quant::Format format, std::int64_t rows, std::int64_t cols);
+// Packs all rows from row-major `source` into `packed` (packed_bytes), in parallel on the stream's pool.
+// Calls `done(bytes of source consumed)` now and then from the calling thread where given.
+void pack_rows(const Stream& stream, const WeightView& source, std::byte* packed);
+
+std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads);
+void linear(const LinearParams& p);
+void embedding(const EmbeddingParams& p);
+// The instruction set in use: "AVX2", "AVX3_DL" …
+const char* target_name();
+}  // namespace cpu
+
+}  // namespace snug::kernels
