@@ -4,9 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/bytes.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; older kernels refuse it
+#endif
 
 namespace snug {
 
@@ -43,6 +48,11 @@ Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t
                  "ask for a shorter --max-model-len, or free memory"};
   }
   if (rounded >= (4 << 20)) ::madvise(data, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
+  // Every page is taken now: memory that was promised cannot run out in the middle of a request, and what the system
+  // counts from here on is what the plan says.
+  if (::madvise(data, static_cast<std::size_t>(rounded), MADV_POPULATE_WRITE) != 0) {
+    std::memset(data, 0, static_cast<std::size_t>(rounded));
+  }
   add(tag, device, rounded);
   Allocation allocation;
   allocation.ledger_ = this;

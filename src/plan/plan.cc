@@ -1,0 +1,96 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+
+namespace snug::plan {
+namespace {
+
+using model::Lifetime;
+
+// Code pages, thread stacks and small objects that come to life after planning.
+constexpr std::int64_t kProcessGrowth = 3ll << 20;
+constexpr std::int64_t kDefaultChunk = 512;
+constexpr std::int64_t kSmallestChunk = 32;
+
+std::int64_t blocks_for(std::int64_t tokens) { return (tokens + kKvBlockSize - 1) / kKvBlockSize; }
+
+// Fills in rows and the total for given limits.
+void sum_up(Plan& plan, const model::Config& config, const std::vector<model::SizeRow>& fixed) {
+  plan.rows = fixed;
+  plan.rows.push_back(model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype));
+  for (auto& row : model::activation_rows(config, plan.limits)) plan.rows.push_back(std::move(row));
+  // Loading holds the weights and its source, running the weights and everything else.
+  const std::int64_t load = model::total_bytes(fixed, Device::host, Lifetime::run) +
+                            model::total_bytes(fixed, Device::host, Lifetime::load);
+  plan.predicted_host = std::max(load, model::total_bytes(plan.rows, Device::host, Lifetime::run));
+}
+
+std::string describe(const Plan& plan) {
+  std::string text;
+  for (const char* group : {"process", "weights", "kv", "activations", "workspace"}) {
+    std::int64_t bytes = 0;
+    for (const auto& row : plan.rows) {
+      if (row.tag.starts_with(group) && row.lifetime == Lifetime::run) bytes += row.bytes;
+    }
+    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", group, format_bytes(bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights, bool mapped,
+                       const Budget& budget, const Wishes& wishes, std::int64_t process_bytes) {
+  std::vector<model::SizeRow> fixed = {{"process", "code, tokenizer, index", process_bytes + kProcessGrowth}};
+  for (auto& row : model::weight_rows(weights, mapped)) fixed.push_back(std::move(row));
+
+  Plan plan;
+  plan.kv_block_size = kKvBlockSize;
+  plan.kv_dtype = wishes.kv_dtype;
+  plan.budget_host = budget.host.value_or(budget.host_available);
+  const bool length_is_wished = wishes.max_model_len.has_value();
+  plan.max_model_len = wishes.max_model_len.value_or(config.max_positions);
+  const auto set_length = [&](std::int64_t tokens) {
+    plan.max_model_len = tokens;
+    plan.kv_blocks = blocks_for(tokens) * wishes.max_num_seqs;
+  };
+  set_length(plan.max_model_len);
+
+  const std::int64_t wished_chunk =
+      std::clamp<std::int64_t>(wishes.max_num_batched_tokens.value_or(kDefaultChunk), 1,
+                               std::max<std::int64_t>(plan.max_model_len * wishes.max_num_seqs, 1));
+  plan.limits = {std::max(wished_chunk, wishes.max_num_seqs), wishes.max_num_seqs,
+                 std::max(wishes.logit_rows, wishes.max_num_seqs), wishes.threads};
+  sum_up(plan, config, fixed);
+  // Degrade in this order: a smaller chunk (where the user named none), then a shorter context (likewise).
+  while (plan.predicted_host > plan.budget_host && !wishes.max_num_batched_tokens &&
+         plan.limits.tokens / 2 >= std::max(kSmallestChunk, wishes.max_num_seqs)) {
+    plan.limits.tokens /= 2;
+    sum_up(plan, config, fixed);
+  }
+  if (plan.predicted_host <= plan.budget_host) return plan;
+
+  const std::int64_t per_block = model::kv_row(config, 1024, kKvBlockSize, wishes.kv_dtype).bytes / 1024;
+  const std::int64_t excess = plan.predicted_host - plan.budget_host;
+  const std::int64_t fitting_blocks = plan.kv_blocks - (excess + per_block - 1) / per_block - 1;
+  const std::int64_t fitting = fitting_blocks / wishes.max_num_seqs * kKvBlockSize;
+  if (!length_is_wished && fitting >= 1024) {
+    set_length(std::min(fitting, plan.max_model_len));
+    sum_up(plan, config, fixed);
+    if (plan.predicted_host <= plan.budget_host) return plan;
+  }
+  const std::string sum = fmt::format("{} = {}, more than the {} of host memory allowed", describe(plan),
+                                      format_bytes(plan.predicted_host), format_bytes(plan.budget_host));
+  if (fitting >= kKvBlockSize) {
+    return Error{ErrorCode::does_not_fit, sum, fmt::format("--max-model-len {} would fit", fitting)};
+  }
+  return Error{ErrorCode::does_not_fit, sum,
+               fmt::format("--host-memory {} would do, or take a checkpoint with fewer bits per weight",
+                           format_bytes(plan.predicted_host))};
+}
+
+}  // namespace snug::plan
