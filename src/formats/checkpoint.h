@@ -16,7 +16,7 @@ struct Checkpoint {
   enum class Kind { hugging_face, gguf };
   Kind kind = Kind::hugging_face;
   std::filesystem::path path;
-  HfConfig config;                       // for GGUF: filled in from its metadata
+  HfConfig config;  // for GGUF: filled in from its metadata
   GenerationConfig generation;
   WeightIndex weights;
   std::optional<TokenizerFiles> tokenizer;  // absent where the checkpoint has none (token ids only)
@@ -24,7 +24,8 @@ struct Checkpoint {
 };
 
 // A Hugging Face folder or a .gguf file. Opens and checks headers; touches no weight.
-// Other things people pass (a .bin/.pt checkpoint, an adapter folder, a folder without config.json) get an error that says so.
+// Other things people pass (a .bin/.pt checkpoint, an adapter folder, a folder without config.json) get an
+// error that says so.
 Result<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 // The same fields from GGUF metadata (general.architecture qwen2 or llama).

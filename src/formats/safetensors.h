@@ -8,9 +8,9 @@
 
 namespace snug::formats {
 
-// Parses one file's header into entries with file index 0 and absolute offsets. `bytes` is the whole file (only the header is read).
-// bad_file for: a header larger than the file or 100 MB, broken JSON, unknown dtype, offsets that overlap, leave
-// holes, run past the end, or do not equal shape × dtype.
+// Parses one file's header into entries with file index 0 and absolute offsets. `bytes` is the whole file
+// (only the header is read). bad_file for: a header larger than the file or 100 MB, broken JSON, unknown
+// dtype, offsets that overlap, leave holes, run past the end, or do not equal shape × dtype.
 Result<std::vector<TensorEntry>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name);
 
 // A folder with model.safetensors, or model.safetensors.index.json and its shards (names come only from the
