@@ -25,23 +25,33 @@ float affine_error(const float* x, int n, Affine a, float top) {
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-// Least squares for the levels that `a` gives.
-Affine refit(const float* x, int n, Affine a, float top) {
+// Least squares for the levels that `a` gives, and the squared error that is left with those levels.
+struct AffineRefit {
+  Affine affine;
+  double error;
+};
+
+AffineRefit refit(const float* x, int n, Affine a, float top) {
   const float inv = inverse(a.scale);
-  double sx = 0, sq = 0, sqq = 0, sqx = 0;
+  double sx = 0, sxx = 0, sq = 0, sqq = 0, sqx = 0;
   for (int i = 0; i < n; ++i) {
-    const double q = round_clamp((x[i] + a.min) * inv, 0, top);
-    sx += x[i];
+    const double q = round_clamp((x[i] + a.min) * inv, 0, top), v = x[i];
+    sx += v;
+    sxx += v * v;
     sq += q;
     sqq += q * q;
-    sqx += q * x[i];
+    sqx += q * v;
   }
   const double det = n * sqq - sq * sq;
-  if (det <= 0) return a;
-  const double scale = (n * sqx - sq * sx) / det;
-  const double min = (scale * sq - sx) / n;
-  if (min < 0) return {static_cast<float>(std::max(0.0, sqx / sqq)), 0};
-  return scale > 0 ? Affine{static_cast<float>(scale), static_cast<float>(min)} : a;
+  double scale = det > 0 ? (n * sqx - sq * sx) / det : 0;
+  double min = (scale * sq - sx) / n;
+  if (min < 0) {
+    min = 0;
+    scale = sqq > 0 ? sqx / sqq : 0;
+  }
+  const double error =
+      sxx + scale * scale * sqq + n * min * min - 2 * scale * sqx + 2 * min * (sx - scale * sq);
+  return {{static_cast<float>(scale), static_cast<float>(min)}, error};
 }
 
 Affine fit_affine(const float* x, int n, float top, bool search) {
@@ -50,13 +60,13 @@ Affine fit_affine(const float* x, int n, float top, bool search) {
   const float width = range.hi - lo;
   Affine best{width / top, -lo};
   if (!search || !(width > 0)) return best;
-  float best_error = affine_error(x, n, best, top);
+  double best_error = affine_error(x, n, best, top);
   for (int t = 0; t < 20; ++t) {  // from somewhat stretched to clipping the ends
-    const Affine tried = refit(x, n, {width / (top - 0.5f + 0.1f * static_cast<float>(t)), -lo}, top);
-    const float error = affine_error(x, n, tried, top);
-    if (error < best_error) {
-      best_error = error;
-      best = tried;
+    const float step = width / (top - 0.5f + 0.1f * static_cast<float>(t));
+    const AffineRefit tried = refit(x, n, {step, -lo}, top);
+    if (tried.affine.scale > 0 && tried.error < best_error) {
+      best_error = tried.error;
+      best = tried.affine;
     }
   }
   return best;
@@ -79,7 +89,7 @@ float fit_symmetric(const float* x, int n, float half, bool search) {
   const float peak = extreme(x, n);
   float best = peak / -half;  // level -half is the only one without a mirror image
   if (!search || peak == 0) return best;
-  float best_error = symmetric_error(x, n, best, half);
+  double best_gain = 0;  // by how much q * scale lowers the sum of squares, at the least-squares scale
   for (int t = -9; t <= 9; ++t) {
     const float inv = inverse(peak / -(half + 0.1f * static_cast<float>(t)));
     double qx = 0, qq = 0;
@@ -88,11 +98,9 @@ float fit_symmetric(const float* x, int n, float half, bool search) {
       qx += q * x[i];
       qq += q * q;
     }
-    const auto scale = static_cast<float>(qx / std::max(qq, 1.0));
-    const float error = symmetric_error(x, n, scale, half);
-    if (error < best_error) {
-      best_error = error;
-      best = scale;
+    if (qq > 0 && qx * qx / qq > best_gain) {
+      best_gain = qx * qx / qq;
+      best = static_cast<float>(qx / qq);
     }
   }
   return best;
@@ -134,14 +142,19 @@ AffineCodes choose_affine_codes(const float* x, const AffineShape& shape) {
   const float d = f32_from_f16(codes.d), dmin = f32_from_f16(codes.dmin);
   for (int s = 0; s < shape.sub_blocks; ++s) {
     const float* sub = x + n * s;
-    int min_code = static_cast<int>(round_clamp(fit[s].min * inverse(dmin), 0, code_top));
-    const int code = best_code(fit[s].scale * inverse(d), 0, shape.code_top, [&](int c) {
-      return affine_error(sub, n, {d * static_cast<float>(c), dmin * static_cast<float>(min_code)}, top);
-    });
-    if (shape.search) {
-      min_code = best_code(static_cast<float>(min_code), 0, shape.code_top, [&](int c) {
-        return affine_error(sub, n, {d * static_cast<float>(code), dmin * static_cast<float>(c)}, top);
-      });
+    const auto error = [&](int scale, int min) {
+      return affine_error(sub, n, {d * static_cast<float>(scale), dmin * static_cast<float>(min)}, top);
+    };
+    // The sub-blocks that set d and dmin keep their codes, so that encoding decoded values finds the same d
+    // and dmin.
+    const float scale_guess = fit[s].scale * inverse(d), min_guess = fit[s].min * inverse(dmin);
+    int code = nearest_code(scale_guess, 0, shape.code_top),
+        min_code = nearest_code(min_guess, 0, shape.code_top);
+    if (fit[s].scale != max_scale) {
+      code = best_code(scale_guess, 0, shape.code_top, [&](int c) { return error(c, min_code); });
+    }
+    if (shape.search && fit[s].min != max_min) {
+      min_code = best_code(min_guess, 0, shape.code_top, [&](int c) { return error(code, c); });
     }
     codes.scale[s] = static_cast<std::uint8_t>(code);
     codes.min[s] = static_cast<std::uint8_t>(min_code);
@@ -168,12 +181,16 @@ SymmetricCodes choose_symmetric_codes(const float* x, const SymmetricShape& shap
   float fit[kSubBlocks];
   for (int s = 0; s < kSubBlocks; ++s) fit[s] = fit_symmetric(x + kN * s, kN, half, shape.search);
   SymmetricCodes codes;
-  codes.d = f16_scale(extreme(fit, kSubBlocks) / static_cast<float>(-shape.code_half));
+  const float largest = extreme(fit, kSubBlocks);
+  codes.d = f16_scale(largest / static_cast<float>(-shape.code_half));
   const float d = f32_from_f16(codes.d);
   for (int s = 0; s < kSubBlocks; ++s) {
-    const int code = best_code(fit[s] * inverse(d), -shape.code_half, shape.code_half - 1, [&](int c) {
+    const float guess = fit[s] * inverse(d);
+    const auto error = [&](int c) {
       return symmetric_error(x + kN * s, kN, d * static_cast<float>(c), half);
-    });
+    };
+    const int lo = -shape.code_half, hi = shape.code_half - 1;
+    const int code = fit[s] == largest ? nearest_code(guess, lo, hi) : best_code(guess, lo, hi, error);
     codes.scale[s] = static_cast<std::int8_t>(code);
   }
   return codes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "quant/codec.h"
 
@@ -15,15 +16,19 @@ Range range_of(const float* x, int n);
 // The element of largest magnitude, with its sign; 0 for an empty or all-zero x.
 float extreme(const float* x, int n);
 
-// The integer near `guess` (rounded, or one to either side, within [lo, hi]) with the least error(code). The
-// rounding of a sub-scale stretches or clips a whole sub-block, so a neighbour is often better than the
-// nearest code.
+inline int nearest_code(float guess, int lo, int hi) {
+  return static_cast<int>(round_clamp(guess, static_cast<float>(lo), static_cast<float>(hi)));
+}
+
+// The integer in [lo, hi] with the least error(code): the rounded `guess` or a neighbour. The rounding of a
+// sub-scale stretches or clips a whole sub-block, so a neighbour is often better than the nearest code.
 template <class Error>
 int best_code(float guess, int lo, int hi, Error error) {
-  const int middle = static_cast<int>(round_clamp(guess, static_cast<float>(lo), static_cast<float>(hi)));
+  const int middle = nearest_code(guess, lo, hi);
   int best = middle;
   float best_error = error(middle);
-  for (int code = middle - 1; code <= middle + 1; code += 2) {
+  for (const int step : {-1, 1}) {
+    const int code = middle + step;
     if (code < lo || code > hi) continue;
     const float e = error(code);
     if (e < best_error) {

@@ -22,12 +22,15 @@ void decode_block(const BlockIQ4XS& b, float* y) {
 void encode_block(const float* x, BlockIQ4XS& b) {
   float fit[8];
   for (int s = 0; s < 8; ++s) fit[s] = iq4_fit(x + 32 * s);
-  b.d = f16_scale(extreme(fit, 8) / -32.0f);
+  const float largest = extreme(fit, 8);
+  b.d = f16_scale(largest / -32.0f);
   const float d = f32_from_f16(b.d);
   for (int s = 0; s < 8; ++s) {
     const float* sub = x + 32 * s;
-    const int code = best_code(fit[s] * inverse(d), -32, 31,
-                               [&](int c) { return iq4_error(sub, d * static_cast<float>(c)); });
+    const float guess = fit[s] * inverse(d);
+    const auto error = [&](int c) { return iq4_error(sub, d * static_cast<float>(c)); };
+    // The sub-block that sets d keeps its code, so that encoding decoded values finds the same d.
+    const int code = fit[s] == largest ? nearest_code(guess, -32, 31) : best_code(guess, -32, 31, error);
     b.scales_l[s / 2] |= static_cast<std::uint8_t>(((code + 32) & 15) << (s % 2 * 4));
     b.scales_h = static_cast<std::uint16_t>(b.scales_h | ((code + 32) >> 4) << (2 * s));
     const float inv = inverse(d * static_cast<float>(code));
