@@ -17,8 +17,8 @@ struct AttentionParams {
   float scale = 0;           // usually 1 / sqrt(head_dim)
   kv::PagedLayer kv;
   std::span<const kv::SequenceView> sequences;
-  std::int64_t window = 0;   // sliding window: a query at position t sees (t - window, t]; 0 means all
-  std::byte* workspace = nullptr;
+  std::int64_t window = 0;         // sliding window: a query at position t sees (t - window, t]; 0 means all
+  std::byte* workspace = nullptr;  // attention_workspace_bytes, 64-byte aligned; ref needs none
   std::int64_t workspace_bytes = 0;
 };
 
@@ -26,7 +26,9 @@ namespace ref {
 void attention(const AttentionParams& p);  // double accumulators, plain softmax
 }
 namespace cpu {
-// Independent of the context's length: tiles with an online softmax.
+// Bounds the scratch for any batch and context: tiles with an online softmax. A row's result depends only on
+// its own query, position and KV, bit for bit: not on the chunking, on what else is in the batch, or on the
+// threads.
 std::int64_t attention_workspace_bytes(int heads, int head_dim, int threads);
 void attention(const AttentionParams& p);
 }  // namespace cpu

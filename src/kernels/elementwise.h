@@ -21,18 +21,20 @@ struct RmsNormParams {
 };
 
 // Rotates pairs of q and k in place and stores k and v into the pages.
-// Pairs are (i, i + head_dim/2), as Hugging Face lays them out ("neox"); interleaved: (2i, 2i+1), as GGUF's llama.
+// A row that belongs to no sequence is left alone. head_dim is a multiple of 8.
+// Pairs are (i, i + head_dim/2), as Hugging Face lays them out ("neox"); interleaved: (2i, 2i+1), as GGUF's
+// llama.
 struct RopeStoreParams {
   Stream stream;
-  float* q = nullptr;                         // (tokens, heads * head_dim)
-  float* k = nullptr;                         // (tokens, kv_heads * head_dim)
-  const float* v = nullptr;                   // (tokens, kv_heads * head_dim)
-  const float* cos_sin = nullptr;             // (tokens, head_dim): head_dim/2 cosines, then head_dim/2 sines
-  const std::int32_t* positions = nullptr;    // (tokens): where in its sequence a token stands (its KV slot)
+  float* q = nullptr;                       // (tokens, heads * head_dim)
+  float* k = nullptr;                       // (tokens, kv_heads * head_dim)
+  const float* v = nullptr;                 // (tokens, kv_heads * head_dim)
+  const float* cos_sin = nullptr;           // (tokens, head_dim): head_dim/2 cosines, then head_dim/2 sines
+  const std::int32_t* positions = nullptr;  // (tokens): where in its sequence a token stands (its KV slot)
   std::int64_t tokens = 0;
   int heads = 0;
   bool interleaved = false;
-  kv::PagedLayer kv;                          // f16 saturates at ±65504 instead of overflowing
+  kv::PagedLayer kv;  // f16 saturates at ±65504 instead of overflowing
   std::span<const kv::SequenceView> sequences;
 };
 
