@@ -176,10 +176,10 @@ TEST(QuantFormat, SecondRoundTripKeepsValues) {
 TEST(QuantFormat, ZerosAndConstants) {
   for (const FormatInfo& f : all_formats()) {
     for (const float x : round_trip(f, Floats(512, 0.0f))) ASSERT_EQ(x, 0.0f) << f.name;
-    // A constant block needs no levels, only the precision of its scales (six bits at worst).
+    // A constant block needs no levels, only the precision of its scales: 32 codes at worst.
     for (const float c : {0.75f, -0.75f, 3e-3f, -1234.5f}) {
       for (const float x : round_trip(f, Floats(512, c))) {
-        ASSERT_NEAR(x, c, std::fabs(c) * 0.01) << f.name << " of " << c;
+        ASSERT_NEAR(x, c, std::fabs(c) * 0.02) << f.name << " of " << c;
       }
     }
   }
