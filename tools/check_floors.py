@@ -35,6 +35,9 @@ FLOORS = {
 }
 MAIN_FLOOR = 12  # src/main.cc stands on the roof
 
+# Written in quotes by its own convention: it includes the file again for each target.
+QUOTED_LIBRARIES = {"hwy"}
+
 SUFFIXES = {".cc", ".h", ".cu", ".cuh"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -73,7 +76,7 @@ def check_include(folder, path_in_src, quote, target):
             return None
         return f"includes the CUDA header {target}: only kernels/cuda/ and core/ may"
     if first not in FLOORS:
-        if quote == "<":
+        if quote == "<" or (slash and first in QUOTED_LIBRARIES):
             return None
         if not slash:
             return f'includes "{target}" without its folder: write "{folder or "folder"}/{target}"'
@@ -173,7 +176,7 @@ class SelfTest(unittest.TestCase):
             "core/dtype.h": '#include "base/error.h"\n#include <cuda_runtime.h>\n',
             "kernels/linear.h": '#include "core/dtype.h"\n#include "quant/format.h"\n',
             "kernels/cuda/linear.cu": '#include <cuda_bf16.h>\n#include "kernels/linear.h"\n',
-            "kernels/cpu/linear.cc": '#if HWY_ONCE\n#include "kernels/linear.h"\n#include <hwy/highway.h>\n#endif\n',
+            "kernels/cpu/linear.cc": '#if HWY_ONCE\n#include "kernels/linear.h"\n#include "hwy/highway.h"\n#endif\n',
             "cli/run.cc": '#include "llm/llm.h"\n#include "cli/command.h"\nauto x = std::getenv("HOME");\n',
             "main.cc": '#include "cli/cli.h"\nint main(int argc, char** argv) { return cli(argc, argv); }\n',
             "model/qwen2.cc": '// #if in a comment, argv too\nauto s = "getenv";\n',
