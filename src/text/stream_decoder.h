@@ -15,7 +15,8 @@ namespace snug::text {
 // Tokenizer::decode of all ids, save that finish() drops a character cut in half at the very end.
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
   std::string push(TokenId id);
   std::string finish();
 
@@ -25,10 +26,12 @@ class StreamDecoder {
   std::string pending_;  // bytes of an unfinished character
 };
 
-// Looks for stop strings in streamed text. Holds back only a suffix that is a proper prefix of some stop string.
+// Looks for stop strings in streamed text. Holds back only a suffix that is a proper prefix of some stop
+// string. The match that is complete first counts (generation need not go on to tell); of those that end at
+// the same byte the one that begins first. So the result does not depend on how the text is cut into pieces.
 class StopMatcher {
  public:
-  explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  explicit StopMatcher(std::vector<std::string> stops);  // empty ones are left out
   // Returns the text that may be sent now. After a match `stopped()` is true, the text before the match has
   // been returned, and further input is ignored.
   std::string push(std::string_view text);

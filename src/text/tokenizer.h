@@ -14,6 +14,13 @@ namespace snug::text {
 
 using TokenId = std::int32_t;
 
+inline constexpr TokenId kMaxTokenId = (1 << 24) - 1;
+
+// Tables are by id, so ids must be about as dense as the tokens are many; a larger id is a damaged file.
+inline constexpr std::size_t max_plausible_id(std::size_t tokens) {
+  return 4 * tokens + 65536;
+}
+
 struct AddedToken {
   TokenId id = 0;
   std::string content;
@@ -33,15 +40,16 @@ struct TokenizerSpec {
   std::vector<AddedToken> added;
   // Pre-tokeniser: each pattern isolates its matches, one pattern after another (PCRE2 syntax, UTF).
   std::vector<std::string> split_patterns;
-  bool nfc = false;               // normalise to NFC first
-  bool add_prefix_space = false;  // ByteLevel's
-  bool ignore_merges = false;
+  bool nfc = false;                       // normalise to NFC first
+  bool add_prefix_space = false;          // a space before each stretch of text that does not begin with one
+  bool ignore_merges = false;             // a word that is a token is taken whole
   bool add_bos = false, add_eos = false;  // when encoding with add_special
-  TokenId bos = -1, eos = -1, unk = -1;
+  TokenId bos = -1, eos = -1;
+  TokenId unk = -1;  // for a byte without a token; -1: such a byte is left out
 };
 
-// The pre-tokeniser patterns known by name ("qwen2", "smollm", "gpt-2", "llama-bpe", …; GGUF's tokenizer.ggml.pre).
-// Empty if the name is not known.
+// The pre-tokeniser patterns known by name ("qwen2", "smollm", "gpt-2", "llama-bpe", …; GGUF's
+// tokenizer.ggml.pre). Empty if the name is not known.
 std::vector<std::string> split_patterns_by_name(std::string_view name);
 
 // Immutable after create, so any number of threads may use one.
@@ -68,13 +76,15 @@ class Tokenizer {
   // The raw bytes a token stands for (an added token: its text). Empty outside the vocabulary.
   std::string_view token_bytes(TokenId id) const;
   bool is_special(TokenId id) const;
-  TokenId id_of(std::string_view token_text) const;  // an added token's or a vocabulary entry's id; -1 if none
-  int vocab_size() const;                            // largest id + 1
+  // The id of an added token or of a vocabulary entry (in byte-level characters); -1 if there is none.
+  TokenId id_of(std::string_view token_text) const;
+  int vocab_size() const;  // largest id + 1
   TokenId bos() const;
   TokenId eos() const;
 
+  struct Impl;  // the source file's own
+
  private:
-  struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
