@@ -10,7 +10,8 @@
 namespace snug {
 
 Result<std::int64_t> parse_bytes(std::string_view text) {
-  const Error bad{ErrorCode::usage, fmt::format("'{}' is not a size", text), "write 12GiB, 900MB or a number of bytes"};
+  const Error bad{ErrorCode::usage, fmt::format("'{}' is not a size", text),
+                  "write 12GiB, 900MB or a number of bytes"};
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || !std::isfinite(value) || value < 0) return bad;

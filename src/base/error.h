@@ -65,16 +65,19 @@ class [[nodiscard]] Status {
 
 }  // namespace snug
 
-// Returns the error of a Result or Status to the caller.
-#define SNUG_TRY(expression)                             \
-  do {                                                   \
-    auto snug_try_ = (expression);                       \
-    if (!snug_try_.ok()) return snug_try_.error();       \
-  } while (false)
-
-// SNUG_ASSIGN(auto x, f()): x is f's value, or the caller returns f's error.
+// Names get the line's number, so that one use may stand inside a lambda in another.
 #define SNUG_CONCAT_(a, b) a##b
 #define SNUG_CONCAT(a, b) SNUG_CONCAT_(a, b)
+
+// Returns the error of a Result or Status to the caller.
+#define SNUG_TRY_(tmp, expression)     \
+  do {                                 \
+    auto tmp = (expression);           \
+    if (!tmp.ok()) return tmp.error(); \
+  } while (false)
+#define SNUG_TRY(expression) SNUG_TRY_(SNUG_CONCAT(snug_try_, __LINE__), expression)
+
+// SNUG_ASSIGN(auto x, f()): x is f's value, or the caller returns f's error.
 #define SNUG_ASSIGN_(tmp, lhs, expression) \
   auto tmp = (expression);                 \
   if (!tmp.ok()) return tmp.error();       \

@@ -88,8 +88,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
   if (code) return cannot_open(path, code.message().c_str());
   if (size > max_bytes) {
     return Error{ErrorCode::bad_file,
-                 fmt::format("{}: {} bytes, more than the {} allowed for this kind of file", path.string(), size,
-                             max_bytes),
+                 fmt::format("{}: {} bytes, more than the {} allowed for this kind of file", path.string(),
+                             size, max_bytes),
                  "check that this is the right file"};
   }
   std::ifstream in(path, std::ios::binary);
@@ -107,7 +107,8 @@ Status write_file_atomically(const std::filesystem::path& path, std::span<const 
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     out.flush();
     if (!out) {
-      return Error{ErrorCode::failed, fmt::format("{}: cannot be written: {}", part.string(), std::strerror(errno)),
+      return Error{ErrorCode::failed,
+                   fmt::format("{}: cannot be written: {}", part.string(), std::strerror(errno)),
                    "check free space and permissions"};
     }
   }

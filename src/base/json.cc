@@ -36,7 +36,8 @@ Result<J> parse(std::string_view text, std::string_view name, ErrorCode code) {
   try {
     return J::parse(text);
   } catch (const typename J::exception& e) {
-    return Error{code, fmt::format("{}: not valid JSON: {}", name, e.what()), "fetch or write the file again"};
+    return Error{code, fmt::format("{}: not valid JSON: {}", name, e.what()),
+                 "fetch or write the file again"};
   }
 }
 
@@ -63,8 +64,8 @@ Result<OrderedJson> parse_ordered_json(std::string_view text, std::string_view n
   return parse<OrderedJson>(text, name, code);
 }
 
-Result<std::optional<std::int64_t>> optional_int(const Json& object, std::string_view field, std::string_view file,
-                                                 std::int64_t min, std::int64_t max) {
+Result<std::optional<std::int64_t>> optional_int(const Json& object, std::string_view field,
+                                                 std::string_view file, std::int64_t min, std::int64_t max) {
   const Json* value = find(object, field);
   if (value == nullptr) return std::optional<std::int64_t>{};
   const auto expected = fmt::format("a whole number from {} to {}", min, max);
@@ -77,10 +78,12 @@ Result<std::optional<std::int64_t>> optional_int(const Json& object, std::string
   return std::optional(number);
 }
 
-Result<std::optional<double>> optional_number(const Json& object, std::string_view field, std::string_view file) {
+Result<std::optional<double>> optional_number(const Json& object, std::string_view field,
+                                              std::string_view file) {
   const Json* value = find(object, field);
   if (value == nullptr) return std::optional<double>{};
-  if (!value->is_number() || !std::isfinite(value->get<double>())) return wrong(file, field, "a number", *value);
+  if (!value->is_number() || !std::isfinite(value->get<double>()))
+    return wrong(file, field, "a number", *value);
   return std::optional(value->get<double>());
 }
 

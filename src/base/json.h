@@ -25,9 +25,10 @@ Result<OrderedJson> parse_ordered_json(std::string_view text, std::string_view n
 
 // A typed field of an object. Missing or null gives nullopt; a wrong type or range is a bad_file error
 // "FILE: FIELD must be …".
-Result<std::optional<std::int64_t>> optional_int(const Json& object, std::string_view field, std::string_view file,
-                                                 std::int64_t min, std::int64_t max);
-Result<std::optional<double>> optional_number(const Json& object, std::string_view field, std::string_view file);
+Result<std::optional<std::int64_t>> optional_int(const Json& object, std::string_view field,
+                                                 std::string_view file, std::int64_t min, std::int64_t max);
+Result<std::optional<double>> optional_number(const Json& object, std::string_view field,
+                                              std::string_view file);
 Result<std::optional<bool>> optional_bool(const Json& object, std::string_view field, std::string_view file);
 Result<std::optional<std::string>> optional_string(const Json& object, std::string_view field,
                                                    std::string_view file);

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -7,8 +8,9 @@
 namespace snug {
 namespace {
 
-std::int64_t status_field(const char* name) {
-  std::ifstream in("/proc/self/status");
+// "NAME:   123 kB" in a file of /proc, in bytes; 0 if absent.
+std::int64_t proc_field(const char* file, const char* name) {
+  std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     if (line.rfind(name, 0) != 0) continue;
     std::istringstream rest(line.substr(std::string(name).size()));
@@ -21,7 +23,21 @@ std::int64_t status_field(const char* name) {
 
 }  // namespace
 
-std::int64_t resident_bytes() { return status_field("VmRSS:"); }
-std::int64_t peak_resident_bytes() { return status_field("VmHWM:"); }
+std::int64_t resident_bytes() {
+  return proc_field("/proc/self/status", "VmRSS:");
+}
+std::int64_t peak_resident_bytes() {
+  return proc_field("/proc/self/status", "VmHWM:");
+}
+
+std::int64_t available_bytes() {
+  std::int64_t available = proc_field("/proc/meminfo", "MemAvailable:");
+  std::int64_t limit = 0, used = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
+      std::ifstream("/sys/fs/cgroup/memory.current") >> used) {
+    available = std::min(available, std::max<std::int64_t>(limit - used, 0));
+  }
+  return available;
+}
 
 }  // namespace snug

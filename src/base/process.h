@@ -9,4 +9,7 @@ namespace snug {
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 
+// Bytes that more allocations may take: MemAvailable, or less under a cgroup's limit.
+std::int64_t available_bytes();
+
 }  // namespace snug

@@ -29,7 +29,8 @@ class ThreadPool {
              const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
-  // Calls fn(begin, end, worker) over [0, count) in pieces of at most `grain`, handed out as workers get free.
+  // Calls fn(begin, end, worker) over [0, count) in pieces of at most `grain`, handed out as workers get
+  // free.
   template <class Fn>
   void parallel_for(std::int64_t count, std::int64_t grain, Fn&& fn) {
     if (count <= 0) return;

@@ -11,10 +11,14 @@ enum class Device : std::uint8_t { host, pinned, disk, gpu0 };
 
 constexpr const char* name_of(Device device) {
   switch (device) {
-    case Device::host: return "host";
-    case Device::pinned: return "pinned";
-    case Device::disk: return "disk";
-    case Device::gpu0: return "gpu0";
+    case Device::host:
+      return "host";
+    case Device::pinned:
+      return "pinned";
+    case Device::disk:
+      return "disk";
+    case Device::gpu0:
+      return "gpu0";
   }
   return "?";
 }

@@ -9,13 +9,17 @@ namespace snug {
 
 enum class DType : std::uint8_t { f32, f16, bf16 };
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f32 ? 4 : 2;
+}
 constexpr const char* name_of(DType dtype) {
   return dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
 }
 
 // IEEE 754 binary16 and bfloat16, both round to nearest even. NaN stays NaN, overflow becomes infinity.
-inline float f32_from_bf16(std::uint16_t x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16); }
+inline float f32_from_bf16(std::uint16_t x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
+}
 
 inline std::uint16_t bf16_from_f32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -44,7 +48,8 @@ inline std::uint16_t f16_from_f32(float x) {
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u));
   }
-  return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13));
+  return static_cast<std::uint16_t>(sign |
+                                    ((magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13));
 }
 
 }  // namespace snug

@@ -15,7 +15,9 @@
 
 namespace snug {
 
-Allocation::Allocation(Allocation&& other) noexcept { *this = std::move(other); }
+Allocation::Allocation(Allocation&& other) noexcept {
+  *this = std::move(other);
+}
 
 Allocation& Allocation::operator=(Allocation&& other) noexcept {
   std::swap(ledger_, other.ledger_);
@@ -48,8 +50,8 @@ Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t
                  "ask for a shorter --max-model-len, or free memory"};
   }
   if (rounded >= (4 << 20)) ::madvise(data, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
-  // Every page is taken now: memory that was promised cannot run out in the middle of a request, and what the system
-  // counts from here on is what the plan says.
+  // Every page is taken now: memory that was promised cannot run out in the middle of a request, and what the
+  // system counts from here on is what the plan says.
   if (::madvise(data, static_cast<std::size_t>(rounded), MADV_POPULATE_WRITE) != 0) {
     std::memset(data, 0, static_cast<std::size_t>(rounded));
   }
@@ -63,7 +65,9 @@ Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t
   return allocation;
 }
 
-void Ledger::count_mapped(const std::string& tag, std::int64_t bytes) { add(tag, Device::host, bytes); }
+void Ledger::count_mapped(const std::string& tag, std::int64_t bytes) {
+  add(tag, Device::host, bytes);
+}
 
 void Ledger::add(const std::string& tag, Device device, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);

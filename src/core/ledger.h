@@ -15,7 +15,8 @@ namespace snug {
 
 class Ledger;
 
-// A tagged block of memory; returns its bytes to the ledger when destroyed. Aligned to 4096 bytes, zeroed, resident.
+// A tagged block of memory; returns its bytes to the ledger when destroyed. Aligned to 4096 bytes, zeroed,
+// resident.
 class Allocation {
  public:
   Allocation() = default;

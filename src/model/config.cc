@@ -37,14 +37,15 @@ Result<Config> config_from(const formats::Checkpoint& checkpoint) {
   config.interleaved_rope = checkpoint.kind == formats::Checkpoint::Kind::gguf && from.model_type == "llama";
   config.rope = from.rope;
   if (config.rope.type == formats::RopeConfig::Type::yarn && config.rope.original_max_positions > 0) {
-    const auto stretched =
-        static_cast<std::int64_t>(config.rope.factor * static_cast<double>(config.rope.original_max_positions));
+    const auto stretched = static_cast<std::int64_t>(config.rope.factor *
+                                                     static_cast<double>(config.rope.original_max_positions));
     config.max_positions = std::max(config.max_positions, stretched);
   }
   config.sliding_window = from.sliding_window.value_or(0);
   config.max_window_layers = from.max_window_layers;
   if (config.head_dim % 8 != 0 || config.head_dim > 256) {
-    return Error{ErrorCode::bad_file, fmt::format("{}: head_dim {} is not supported", from.file, config.head_dim),
+    return Error{ErrorCode::bad_file,
+                 fmt::format("{}: head_dim {} is not supported", from.file, config.head_dim),
                  "multiples of 8 up to 256 are"};
   }
   return config;
@@ -85,7 +86,8 @@ Result<Config> config_by_name(std::string_view name) {
     config.rope.theta = 1e6;
     return config;
   }
-  return Error{ErrorCode::usage, fmt::format("random:{}: no such public geometry", name), "known are " + names};
+  return Error{ErrorCode::usage, fmt::format("random:{}: no such public geometry", name),
+               "known are " + names};
 }
 
 }  // namespace snug::model

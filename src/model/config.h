@@ -27,7 +27,7 @@ struct Config {
   bool tied = false;              // lm_head is the embedding
   bool interleaved_rope = false;  // GGUF stores llama's q and k permuted to (2i, 2i+1) pairs
   formats::RopeConfig rope;
-  std::int64_t sliding_window = 0;  // 0: none
+  std::int64_t sliding_window = 0;     // 0: none
   std::int64_t max_window_layers = 0;  // layers below it see everything
 
   std::int64_t q_dim() const { return heads * head_dim; }

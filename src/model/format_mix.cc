@@ -13,17 +13,25 @@ Format fit(Format format, std::int64_t cols) {
   switch (format) {
     case Format::q2_k:
     case Format::q3_k:
-    case Format::iq4_xs: return fit(Format::iq4_nl, cols);
-    case Format::q4_k: return fit(Format::q5_0, cols);
-    case Format::q5_k: return fit(Format::q5_1, cols);
-    case Format::q6_k: return fit(Format::q8_0, cols);
-    default: return Format::f16;
+    case Format::iq4_xs:
+      return fit(Format::iq4_nl, cols);
+    case Format::q4_k:
+      return fit(Format::q5_0, cols);
+    case Format::q5_k:
+      return fit(Format::q5_1, cols);
+    case Format::q6_k:
+      return fit(Format::q8_0, cols);
+    default:
+      return Format::f16;
   }
 }
 
-bool is_quantised(Format format) { return quant::info(format).block_elems > 1; }
+bool is_quantised(Format format) {
+  return quant::info(format).block_elems > 1;
+}
 
-// Layers whose value and down projections keep more bits in the "m" mixes: the first and last eighth and every third between.
+// Layers whose value and down projections keep more bits in the "m" mixes: the first and last eighth and
+// every third between.
 bool keeps_more_bits(std::int64_t layer, std::int64_t layers) {
   const std::int64_t eighth = layers / 8;
   return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
@@ -34,7 +42,8 @@ Format format_of(const WeightSpec& spec, Format base, bool mix, const Config& co
   Format format = base;
   const bool is_head = spec.role == Role::lm_head || (spec.role == Role::embedding && config.tied);
   if (is_head && is_quantised(base) && base != Format::q8_0) format = Format::q6_k;
-  if (mix && (spec.role == Role::v || spec.role == Role::down) && keeps_more_bits(spec.layer, config.layers)) {
+  if (mix && (spec.role == Role::v || spec.role == Role::down) &&
+      keeps_more_bits(spec.layer, config.layers)) {
     format = Format::q6_k;
   }
   return fit(format, spec.shape[1]);

@@ -10,8 +10,8 @@
 
 namespace snug::model {
 
-// Weights for a model without a file (tensor.file is -1; shapes, formats and bytes are set). `type` is a format's
-// name ("bf16", "q4_0") or a mix ("q4_k_m"). usage error naming the types otherwise.
+// Weights for a model without a file (tensor.file is -1; shapes, formats and bytes are set). `type` is a
+// format's name ("bf16", "q4_0") or a mix ("q4_k_m"). usage error naming the types otherwise.
 Result<std::vector<BoundWeight>> weights_of_type(const Config& config, std::string_view type);
 
 }  // namespace snug::model

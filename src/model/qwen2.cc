@@ -33,7 +33,8 @@ void Qwen2::forward(const Batch& batch, LayerSource& layers, const kv::KvCache& 
   }
   const std::int64_t hidden = config_.hidden;
   for (std::size_t i = 0; i < batch.logit_rows.size(); ++i) {
-    norm(s.hidden + batch.logit_rows[i] * hidden, outer.final_norm, 1, s.final_hidden + static_cast<std::int64_t>(i) * hidden);
+    norm(s.hidden + batch.logit_rows[i] * hidden, outer.final_norm, 1,
+         s.final_hidden + static_cast<std::int64_t>(i) * hidden);
   }
 }
 
@@ -46,13 +47,27 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
                                        {w.k, w.k_bias, s.k, config_.kv_dim()},
                                        {w.v, w.v_bias, s.v, config_.kv_dim()}};
   linear(s.normed, tokens, qkv, s);
-  ops::rope_store({.stream = stream_, .q = s.q, .k = s.k, .v = s.v, .cos_sin = s.cos_sin,
-                   .positions = batch.positions.data(), .tokens = tokens, .heads = static_cast<int>(config_.heads),
-                   .interleaved = config_.interleaved_rope, .kv = pages, .sequences = batch.sequences});
-  ops::attention({.stream = stream_, .q = s.q, .out = s.attended, .heads = static_cast<int>(config_.heads),
-                  .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)), .kv = pages,
-                  .sequences = batch.sequences, .window = config_.window_of_layer(index),
-                  .workspace = s.attention_scratch, .workspace_bytes = s.attention_scratch_bytes});
+  ops::rope_store({.stream = stream_,
+                   .q = s.q,
+                   .k = s.k,
+                   .v = s.v,
+                   .cos_sin = s.cos_sin,
+                   .positions = batch.positions.data(),
+                   .tokens = tokens,
+                   .heads = static_cast<int>(config_.heads),
+                   .interleaved = config_.interleaved_rope,
+                   .kv = pages,
+                   .sequences = batch.sequences});
+  ops::attention({.stream = stream_,
+                  .q = s.q,
+                  .out = s.attended,
+                  .heads = static_cast<int>(config_.heads),
+                  .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                  .kv = pages,
+                  .sequences = batch.sequences,
+                  .window = config_.window_of_layer(index),
+                  .workspace = s.attention_scratch,
+                  .workspace_bytes = s.attention_scratch_bytes});
   const kernels::LinearOutput out[] = {{w.o, nullptr, s.hidden, config_.hidden, true}};
   linear(s.attended, tokens, out, s);
 }
@@ -60,7 +75,8 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
 void Qwen2::mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const {
   const std::int64_t intermediate = config_.intermediate;
   norm(s.hidden, w.post_norm, tokens, s.normed);
-  const kernels::LinearOutput gate_up[] = {{w.gate, nullptr, s.gate, intermediate}, {w.up, nullptr, s.up, intermediate}};
+  const kernels::LinearOutput gate_up[] = {{w.gate, nullptr, s.gate, intermediate},
+                                           {w.up, nullptr, s.up, intermediate}};
   linear(s.normed, tokens, gate_up, s);
   ops::swiglu({stream_, s.gate, s.up, s.gate, tokens, intermediate, intermediate, intermediate});
   const kernels::LinearOutput down[] = {{w.down, nullptr, s.hidden, config_.hidden, true}};

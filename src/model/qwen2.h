@@ -33,9 +33,11 @@ class Qwen2 {
   const Config& config() const { return config_; }
 
  private:
-  void attention_block(const LayerWeights& w, int index, const Batch& batch, const kv::KvCache& kv, Workspace& s) const;
+  void attention_block(const LayerWeights& w, int index, const Batch& batch, const kv::KvCache& kv,
+                       Workspace& s) const;
   void mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const;
-  void linear(const float* x, std::int64_t tokens, std::span<const kernels::LinearOutput> outputs, Workspace& s) const;
+  void linear(const float* x, std::int64_t tokens, std::span<const kernels::LinearOutput> outputs,
+              Workspace& s) const;
   void norm(const float* x, const float* weight, std::int64_t tokens, float* y) const;
 
   Config config_;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/arena.h"
-#include "kv/kv_cache.h"
 #include "kernels/linear.h"
+#include "kv/kv_cache.h"
 #include "model/workspace.h"
 #include "ops/ops.h"
 
@@ -45,7 +45,9 @@ std::int64_t attention_bytes(const Config& c, const ForwardLimits& l) {
   return ops::attention_workspace_bytes(static_cast<int>(c.heads), static_cast<int>(c.head_dim), l.threads);
 }
 
-std::int64_t pages(std::int64_t bytes) { return std::max<std::int64_t>(align_up(bytes, 4096), 4096); }
+std::int64_t pages(std::int64_t bytes) {
+  return std::max<std::int64_t>(align_up(bytes, 4096), 4096);
+}
 
 }  // namespace
 
@@ -58,7 +60,8 @@ std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
     if (!spec.is_matrix()) {
       p.placement = Placement::vector;
       p.bytes = spec.elements() * static_cast<std::int64_t>(sizeof(float));
-    } else if (const auto packed = kernels::cpu::packed_bytes(weight.tensor.format, spec.shape[0], spec.shape[1])) {
+    } else if (const auto packed =
+                   kernels::cpu::packed_bytes(weight.tensor.format, spec.shape[0], spec.shape[1])) {
       p.placement = Placement::packed;
       p.bytes = packed;
     } else {
@@ -73,17 +76,20 @@ std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
 std::vector<SizeRow> weight_rows(const std::vector<PlacedWeight>& weights, bool mapped) {
   std::int64_t vectors = 0, packed = 0, in_place = 0, staging = 0;
   for (const auto& w : weights) {
-    (w.placement == Placement::vector ? vectors : w.placement == Placement::packed ? packed : in_place) +=
-        align_up(w.bytes);
+    (w.placement == Placement::vector   ? vectors
+     : w.placement == Placement::packed ? packed
+                                        : in_place) += align_up(w.bytes);
     if (w.placement == Placement::packed) staging = std::max(staging, w.weight.tensor.bytes);
   }
   std::vector<SizeRow> rows;
   rows.push_back({"weights.vectors", "norms and biases, float32", pages(vectors)});
   if (packed > 0) rows.push_back({"weights.packed", "matrices, rows interleaved", pages(packed)});
-  if (in_place > 0) rows.push_back({mapped ? "weights.mapped" : "weights.random", "matrices, in place", pages(in_place)});
+  if (in_place > 0)
+    rows.push_back({mapped ? "weights.mapped" : "weights.random", "matrices, in place", pages(in_place)});
   // A mapped file is packed a slice at a time; random weights are made a tensor at a time.
   const std::int64_t source = mapped ? std::min(staging, kPackSlice) : staging;
-  if (packed > 0) rows.push_back({"load.source", "what is being packed", pages(source), Device::host, Lifetime::load});
+  if (packed > 0)
+    rows.push_back({"load.source", "what is being packed", pages(source), Device::host, Lifetime::load});
   return rows;
 }
 
@@ -99,9 +105,9 @@ std::vector<SizeRow> activation_rows(const Config& config, const ForwardLimits& 
 }
 
 SizeRow kv_row(const Config& config, std::int64_t blocks, int block_size, DType dtype) {
-  const std::int64_t bytes = blocks * kv::bytes_per_block(static_cast<int>(config.layers),
-                                                          static_cast<int>(config.kv_heads),
-                                                          static_cast<int>(config.head_dim), block_size, dtype);
+  const std::int64_t bytes =
+      blocks * kv::bytes_per_block(static_cast<int>(config.layers), static_cast<int>(config.kv_heads),
+                                   static_cast<int>(config.head_dim), block_size, dtype);
   return {"kv",
           fmt::format("({}, 2, {}, {}, {}, {}) {}", config.layers, blocks, config.kv_heads, block_size,
                       config.head_dim, name_of(dtype)),

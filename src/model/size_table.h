@@ -1,4 +1,5 @@
-// The bytes that a model needs, row by row. The same rows predict the peak, make the allocations and print the report.
+// The bytes that a model needs, row by row. The same rows predict the peak, make the allocations and print
+// the report.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +47,9 @@ std::vector<SizeRow> weight_rows(const std::vector<PlacedWeight>& weights, bool 
 
 // How a forward pass is bounded.
 struct ForwardLimits {
-  std::int64_t tokens = 512;     // rows of one batch: the prefill chunk
-  std::int64_t sequences = 1;    // sequences of one batch
-  std::int64_t logit_rows = 1;   // rows projected to the vocabulary at a time
+  std::int64_t tokens = 512;    // rows of one batch: the prefill chunk
+  std::int64_t sequences = 1;   // sequences of one batch
+  std::int64_t logit_rows = 1;  // rows projected to the vocabulary at a time
   int threads = 1;
 };
 

@@ -9,7 +9,8 @@ namespace snug::model {
 
 std::vector<WeightSpec> weight_specs(const Config& c) {
   std::vector<WeightSpec> specs;
-  specs.push_back({Role::embedding, -1, "model.embed_tokens.weight", "token_embd.weight", {c.vocab, c.hidden}});
+  specs.push_back(
+      {Role::embedding, -1, "model.embed_tokens.weight", "token_embd.weight", {c.vocab, c.hidden}});
   for (int i = 0; i < c.layers; ++i) {
     const auto add = [&](Role role, const char* hf, const char* gguf, std::vector<std::int64_t> shape) {
       specs.push_back({role, i, fmt::format("model.layers.{}.{}", i, hf), fmt::format("blk.{}.{}", i, gguf),
@@ -61,14 +62,14 @@ Result<std::vector<BoundWeight>> bind_weights(const Config& config, const format
     const auto& tensor = it->second;
     if (tensor.shape != spec.shape) {
       return Error{ErrorCode::bad_file,
-                   fmt::format("{}: tensor {} has shape ({}), but the configuration asks for ({})", where, name,
-                               fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")),
+                   fmt::format("{}: tensor {} has shape ({}), but the configuration asks for ({})", where,
+                               name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")),
                    "the weights and config.json are not of the same model: fetch both again"};
     }
     if (!spec.is_matrix() && quant::info(tensor.format).block_elems != 1) {
       return Error{ErrorCode::bad_file,
-                   fmt::format("{}: tensor {} is {}, but norms and biases must be f32, f16 or bf16", where, name,
-                               quant::info(tensor.format).name),
+                   fmt::format("{}: tensor {} is {}, but norms and biases must be f32, f16 or bf16", where,
+                               name, quant::info(tensor.format).name),
                    "convert the checkpoint again"};
     }
     used.insert(name);
@@ -76,9 +77,10 @@ Result<std::vector<BoundWeight>> bind_weights(const Config& config, const format
   }
   for (const auto& [name, tensor] : tensors) {
     if (used.contains(name) || may_be_left_over(name, config)) continue;
-    return Error{ErrorCode::bad_file, fmt::format("{}: tensor {} has no place in this model", where, name),
-                 fmt::format("check that config.json ({} layers, tie_word_embeddings {}) belongs to these weights",
-                             config.layers, config.tied)};
+    return Error{
+        ErrorCode::bad_file, fmt::format("{}: tensor {} has no place in this model", where, name),
+        fmt::format("check that config.json ({} layers, tie_word_embeddings {}) belongs to these weights",
+                    config.layers, config.tied)};
   }
   return bound;
 }

@@ -1,4 +1,5 @@
-// Every weight a model needs: its names, shape and place; and the strict door that a checkpoint passes through.
+// Every weight a model needs: its names, shape and place; and the strict door that a checkpoint passes
+// through.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,26 @@
 namespace snug::model {
 
 enum class Role : std::uint8_t {
-  embedding, final_norm, lm_head,
-  input_norm, q, k, v, q_bias, k_bias, v_bias, o, post_norm, gate, up, down,
+  embedding,
+  final_norm,
+  lm_head,
+  input_norm,
+  q,
+  k,
+  v,
+  q_bias,
+  k_bias,
+  v_bias,
+  o,
+  post_norm,
+  gate,
+  up,
+  down,
 };
 
 struct WeightSpec {
   Role role;
-  int layer = -1;                   // -1: not in a layer
+  int layer = -1;  // -1: not in a layer
   std::string hf_name, gguf_name;
   std::vector<std::int64_t> shape;  // (out, in) for matrices, (n) for norms and biases
   bool is_matrix() const { return shape.size() == 2; }

@@ -10,7 +10,8 @@ void check(bool good, const char* op, const char* what) {
   if (!good) throw std::logic_error(std::string(op) + ": " + what);
 }
 
-void check_sequences(std::span<const kv::SequenceView> sequences, const kv::PagedLayer& pages, const char* op) {
+void check_sequences(std::span<const kv::SequenceView> sequences, const kv::PagedLayer& pages,
+                     const char* op) {
   check(pages.k != nullptr && pages.v != nullptr && pages.block_size > 0, op, "the KV pages are not set");
   for (const auto& s : sequences) {
     check(s.q_begin >= 0 && s.q_len > 0 && s.kv_len >= s.q_len && s.page_table != nullptr, op,
@@ -39,7 +40,8 @@ void linear(const kernels::LinearParams& p) {
   check(p.x_stride >= cols, "linear", "x is narrower than the weight");
   for (const auto& out : p.outputs) {
     check(out.weight.cols == cols, "linear", "weights that share x differ in their inputs");
-    check(out.weight.data != nullptr && out.y_stride >= out.weight.rows, "linear", "y is narrower than the weight");
+    check(out.weight.data != nullptr && out.y_stride >= out.weight.rows, "linear",
+          "y is narrower than the weight");
   }
   p.stream.backend == Backend::ref ? kernels::ref::linear(p) : kernels::cpu::linear(p);
 }
@@ -51,7 +53,8 @@ void rope_store(const kernels::RopeStoreParams& p) {
 }
 
 void attention(const kernels::AttentionParams& p) {
-  check(p.kv.kv_heads > 0 && p.heads % p.kv.kv_heads == 0, "attention", "heads must be a multiple of kv_heads");
+  check(p.kv.kv_heads > 0 && p.heads % p.kv.kv_heads == 0, "attention",
+        "heads must be a multiple of kv_heads");
   check_sequences(p.sequences, p.kv, "attention");
   p.stream.backend == Backend::ref ? kernels::ref::attention(p) : kernels::cpu::attention(p);
 }

@@ -1,7 +1,7 @@
 // The ops a model is written in. Each checks shapes, then runs the back end its stream names.
 //
-// A wrong shape here is a fault of the caller inside Snug, not of the user: it throws std::logic_error, which the
-// engine turns into the failure of that step's requests.
+// A wrong shape here is a fault of the caller inside Snug, not of the user: it throws std::logic_error, which
+// the engine turns into the failure of that step's requests.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,9 @@ constexpr std::int64_t kProcessGrowth = 3ll << 20;
 constexpr std::int64_t kDefaultChunk = 512;
 constexpr std::int64_t kSmallestChunk = 32;
 
-std::int64_t blocks_for(std::int64_t tokens) { return (tokens + kKvBlockSize - 1) / kKvBlockSize; }
+std::int64_t blocks_for(std::int64_t tokens) {
+  return (tokens + kKvBlockSize - 1) / kKvBlockSize;
+}
 
 // Fills in rows and the total for given limits.
 void sum_up(Plan& plan, const model::Config& config, const std::vector<model::SizeRow>& fixed) {
@@ -43,8 +45,8 @@ std::string describe(const Plan& plan) {
 
 }  // namespace
 
-Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights, bool mapped,
-                       const Budget& budget, const Wishes& wishes, std::int64_t process_bytes) {
+Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights,
+                       bool mapped, const Budget& budget, const Wishes& wishes, std::int64_t process_bytes) {
   std::vector<model::SizeRow> fixed = {{"process", "code, tokenizer, index", process_bytes + kProcessGrowth}};
   for (auto& row : model::weight_rows(weights, mapped)) fixed.push_back(std::move(row));
 

@@ -16,8 +16,9 @@ struct Budget {
 };
 
 struct Wishes {
-  std::optional<std::int64_t> max_model_len;           // tokens of one sequence; unset: what fits, up to the model's own
-  std::int64_t max_num_seqs = 1;                       // sequences at once
+  std::optional<std::int64_t>
+      max_model_len;              // tokens of one sequence; unset: what fits, up to the model's own
+  std::int64_t max_num_seqs = 1;  // sequences at once
   std::optional<std::int64_t> max_num_batched_tokens;  // rows of a step; unset: 512
   std::int64_t logit_rows = 1;
   DType kv_dtype = DType::f16;
@@ -30,16 +31,17 @@ struct Plan {
   int kv_block_size = 0;
   std::int64_t kv_blocks = 0;
   DType kv_dtype = DType::f16;
-  std::vector<model::SizeRow> rows;    // the process itself, weights, KV, activations
+  std::vector<model::SizeRow> rows;  // the process itself, weights, KV, activations
   std::int64_t budget_host = 0;
-  std::int64_t predicted_host = 0;     // the most at any time
+  std::int64_t predicted_host = 0;  // the most at any time
 };
 
 inline constexpr int kKvBlockSize = 32;
 
 // `process_bytes` is what the process already holds (its code, the tokenizer and the index).
-// Smaller prefill chunks are tried before refusing; does_not_fit then shows the sum and the longest context that fits.
-Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights, bool mapped,
-                       const Budget& budget, const Wishes& wishes, std::int64_t process_bytes);
+// Smaller prefill chunks are tried before refusing; does_not_fit then shows the sum and the longest context
+// that fits.
+Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights,
+                       bool mapped, const Budget& budget, const Wishes& wishes, std::int64_t process_bytes);
 
 }  // namespace snug::plan

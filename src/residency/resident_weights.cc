@@ -65,7 +65,8 @@ class ResidentWeights::FileSource final : public Source {
     const std::byte* data = index_.data(w.weight.tensor);
     constexpr std::uintptr_t kPage = 4096;
     const auto begin = reinterpret_cast<std::uintptr_t>(data) / kPage * kPage;
-    const auto end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(w.weight.tensor.bytes);
+    const auto end =
+        reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(w.weight.tensor.bytes);
     if (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) != 0) {
       for (auto p = begin; p < end; p += kPage) touched_ += *reinterpret_cast<const volatile char*>(p);
     }
@@ -101,7 +102,8 @@ class ResidentWeights::RandomSource final : public Source {
     const auto& spec = w.weight.spec;
     const bool norm = !spec.is_matrix() && w.weight.tensor.name.ends_with("norm.weight");
     const float scale = norm ? 0.05f : 0.02f;
-    fill_random_blocks(w.weight.tensor.format, norm ? 1.0f : 0.0f, scale, mix64(seed_ ^ next_++), bytes, out, stream_);
+    fill_random_blocks(w.weight.tensor.format, norm ? 1.0f : 0.0f, scale, mix64(seed_ ^ next_++), bytes, out,
+                       stream_);
     return out;
   }
 
@@ -113,8 +115,9 @@ class ResidentWeights::RandomSource final : public Source {
 
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::load(const model::Config& config,
                                                                const std::vector<PlacedWeight>& weights,
-                                                               const formats::WeightIndex& index, Ledger& ledger,
-                                                               const Stream& stream, const Progress& progress) {
+                                                               const formats::WeightIndex& index,
+                                                               Ledger& ledger, const Stream& stream,
+                                                               const Progress& progress) {
   FileSource source(index);
   SNUG_ASSIGN(auto loaded, build(config, weights, source, ledger, stream, progress));
   loaded->index_ = index;
@@ -124,7 +127,8 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::load(const model::Conf
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::random(const model::Config& config,
                                                                  const std::vector<PlacedWeight>& weights,
                                                                  std::uint64_t seed, Ledger& ledger,
-                                                                 const Stream& stream, const Progress& progress) {
+                                                                 const Stream& stream,
+                                                                 const Progress& progress) {
   std::int64_t largest = 4096;
   for (const auto& w : weights) {
     if (w.placement != Placement::in_place) largest = std::max(largest, w.weight.tensor.bytes);
@@ -141,7 +145,8 @@ ResidentWeights::~ResidentWeights() {
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Config& config,
                                                                 const std::vector<PlacedWeight>& weights,
                                                                 Source& source, Ledger& ledger,
-                                                                const Stream& stream, const Progress& progress) {
+                                                                const Stream& stream,
+                                                                const Progress& progress) {
   std::unique_ptr<ResidentWeights> self(new ResidentWeights);
   self->ledger_ = &ledger;
   self->layers_.resize(static_cast<std::size_t>(config.layers));
@@ -168,7 +173,8 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Con
       quant::info(format).decode(source.rows(w, 0, spec.shape[0]), out, spec.shape[0]);
       for (std::int64_t i = 0; i < spec.shape[0]; ++i) {
         if (std::isfinite(out[i])) continue;
-        return Error{ErrorCode::bad_file, fmt::format("tensor {} holds NaN or infinity", w.weight.tensor.name),
+        return Error{ErrorCode::bad_file,
+                     fmt::format("tensor {} holds NaN or infinity", w.weight.tensor.name),
                      "fetch the checkpoint again"};
       }
       self->bind_vector(spec, out);
@@ -211,12 +217,23 @@ void ResidentWeights::bind_vector(const model::WeightSpec& spec, const float* da
   }
   auto& layer = layers_[static_cast<std::size_t>(spec.layer)];
   switch (spec.role) {
-    case Role::input_norm: layer.input_norm = data; break;
-    case Role::post_norm: layer.post_norm = data; break;
-    case Role::q_bias: layer.q_bias = data; break;
-    case Role::k_bias: layer.k_bias = data; break;
-    case Role::v_bias: layer.v_bias = data; break;
-    default: break;
+    case Role::input_norm:
+      layer.input_norm = data;
+      break;
+    case Role::post_norm:
+      layer.post_norm = data;
+      break;
+    case Role::q_bias:
+      layer.q_bias = data;
+      break;
+    case Role::k_bias:
+      layer.k_bias = data;
+      break;
+    case Role::v_bias:
+      layer.v_bias = data;
+      break;
+    default:
+      break;
   }
 }
 
@@ -232,14 +249,29 @@ void ResidentWeights::bind_matrix(const model::WeightSpec& spec, const kernels::
   }
   auto& layer = layers_[static_cast<std::size_t>(spec.layer)];
   switch (spec.role) {
-    case Role::q: layer.q = view; break;
-    case Role::k: layer.k = view; break;
-    case Role::v: layer.v = view; break;
-    case Role::o: layer.o = view; break;
-    case Role::gate: layer.gate = view; break;
-    case Role::up: layer.up = view; break;
-    case Role::down: layer.down = view; break;
-    default: break;
+    case Role::q:
+      layer.q = view;
+      break;
+    case Role::k:
+      layer.k = view;
+      break;
+    case Role::v:
+      layer.v = view;
+      break;
+    case Role::o:
+      layer.o = view;
+      break;
+    case Role::gate:
+      layer.gate = view;
+      break;
+    case Role::up:
+      layer.up = view;
+      break;
+    case Role::down:
+      layer.down = view;
+      break;
+    default:
+      break;
   }
 }
 

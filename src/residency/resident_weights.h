@@ -27,8 +27,8 @@ class ResidentWeights final : public model::LayerSource {
   // Random weights of the given formats, the same for the same seed: no file is needed.
   static Result<std::unique_ptr<ResidentWeights>> random(const model::Config& config,
                                                          const std::vector<model::PlacedWeight>& weights,
-                                                         std::uint64_t seed, Ledger& ledger, const Stream& stream,
-                                                         const Progress& progress);
+                                                         std::uint64_t seed, Ledger& ledger,
+                                                         const Stream& stream, const Progress& progress);
 
   ~ResidentWeights() override;
   const model::OuterWeights& outer() const override { return outer_; }

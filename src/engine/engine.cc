@@ -1,0 +1,195 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace snug::engine {
+
+Engine::Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan& plan, int usable_vocab)
+    : model_(std::move(model)),
+      layers_(&layers),
+      pool_(static_cast<std::int32_t>(plan.kv_blocks)),
+      scheduler_({plan.limits.sequences, plan.limits.tokens, plan.kv_block_size}, pool_),
+      usable_vocab_(usable_vocab),
+      max_model_len_(plan.max_model_len) {}
+
+Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerSource& layers,
+                                               const plan::Plan& plan, int usable_vocab, Ledger& ledger) {
+  const model::Config& config = model.config();
+  const auto row = model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype);
+  SNUG_ASSIGN(Allocation kv_memory, ledger.allocate(row.tag, row.device, row.bytes));
+  SNUG_ASSIGN(model::Workspace workspace, model::Workspace::create(config, plan.limits, ledger));
+  std::unique_ptr<Engine> engine(new Engine(std::move(model), layers, plan, usable_vocab));
+  engine->kv_memory_ = std::move(kv_memory);
+  engine->workspace_ = std::move(workspace);
+  const model::Config& c = engine->config();
+  engine->kv_ = {.base = engine->kv_memory_.data(),
+                 .layers = c.layers,
+                 .blocks = plan.kv_blocks,
+                 .dtype = plan.kv_dtype,
+                 .block_size = plan.kv_block_size,
+                 .kv_heads = static_cast<int>(c.kv_heads),
+                 .head_dim = static_cast<int>(c.head_dim)};
+  return engine;
+}
+
+Result<RequestId> Engine::submit(Request request) {
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (length == 0) {
+    return Error{ErrorCode::usage, "the prompt is empty", "give at least one token"};
+  }
+  if (length >= max_model_len_) {
+    return Error{ErrorCode::usage,
+                 fmt::format("the prompt has {} tokens, the context holds {} with at least one to generate",
+                             length, max_model_len_),
+                 fmt::format("shorten the prompt, or allow more with --max-model-len {}", length + 1)};
+  }
+  for (const std::int32_t id : request.prompt) {
+    if (id >= 0 && id < config().vocab) continue;
+    return Error{ErrorCode::usage,
+                 fmt::format("token id {} is outside the vocabulary of {}", id, config().vocab),
+                 "use ids of this model's tokenizer"};
+  }
+  auto sequence = std::make_unique<Sequence>(kv::SequenceBlocks(&pool_, kv_.block_size));
+  sequence->id = next_id_++;
+  sequence->tokens = request.prompt;
+  sequence->counts.add_prompt(request.prompt);
+  sequence->request = std::move(request);
+  const RequestId id = sequence->id;
+  scheduler_.add(std::move(sequence));
+  return id;
+}
+
+bool Engine::cancel(RequestId id) {
+  return scheduler_.remove(id);
+}
+
+std::vector<Event> Engine::step() {
+  std::vector<Event> events;
+  std::vector<Scheduled> scheduled = scheduler_.next();
+  if (scheduled.empty()) return events;
+  try {
+    build_batch(scheduled);
+    model_.forward({ids_, positions_, views_, logit_rows_}, *layers_, kv_, workspace_);
+    const auto wanted = static_cast<std::int64_t>(logit_rows_.size());
+    if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
+  } catch (const std::exception& e) {
+    fail_all(scheduled, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
+    return events;
+  }
+  std::int64_t row = 0;
+  for (auto& s : scheduled) {
+    s.sequence->computed += s.tokens;
+    if (s.sequence->computed < s.sequence->length()) continue;  // its prompt goes on
+    finish_row(s, {workspace_.logits + row++ * config().vocab, static_cast<std::size_t>(config().vocab)},
+               events);
+  }
+  return events;
+}
+
+void Engine::build_batch(const std::vector<Scheduled>& scheduled) {
+  ids_.clear(), positions_.clear(), logit_rows_.clear(), views_.clear();
+  for (const auto& [sequence, tokens] : scheduled) {
+    const auto begin = static_cast<std::int32_t>(ids_.size());
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      ids_.push_back(sequence->tokens[static_cast<std::size_t>(sequence->computed + i)]);
+      positions_.push_back(static_cast<std::int32_t>(sequence->computed + i));
+    }
+    const std::int64_t kv_len = sequence->computed + tokens;
+    views_.push_back({sequence->pages.page_table().data(), begin, static_cast<std::int32_t>(tokens),
+                      static_cast<std::int32_t>(kv_len)});
+    if (kv_len == sequence->length()) logit_rows_.push_back(static_cast<std::int32_t>(ids_.size()) - 1);
+  }
+}
+
+void Engine::finish_row(Scheduled& row, std::span<float> logits, std::vector<Event>& events) {
+  Sequence& sequence = *row.sequence;
+  const Request& request = sequence.request;
+  Event event{.request = sequence.id};
+  auto sampled = sampler_.sample(logits, request.params, sequence.counts, request.seed,
+                                 static_cast<std::uint64_t>(sequence.generated()), usable_vocab_);
+  if (!sampled) {
+    event.error = sampled.error();
+    event.finished = FinishReason::error;
+  } else {
+    const std::int32_t token = sampled->token;
+    event.token = std::move(*sampled);
+    sequence.tokens.push_back(token);
+    sequence.counts.add_output(token);
+    event.is_eos =
+        !request.params.ignore_eos && std::ranges::find(request.eos_ids, token) != request.eos_ids.end();
+    if (event.is_eos) {
+      event.finished = FinishReason::stop;
+    } else if (sequence.generated() >= request.params.max_tokens || sequence.length() >= max_model_len_) {
+      event.finished = FinishReason::length;
+    }
+  }
+  if (event.finished) scheduler_.remove(sequence.id);
+  events.push_back(std::move(event));
+}
+
+void Engine::fail_all(const std::vector<Scheduled>& scheduled, const Error& error,
+                      std::vector<Event>& events) {
+  for (const auto& s : scheduled) {
+    events.push_back({.request = s.sequence->id, .finished = FinishReason::error, .error = error});
+  }
+  for (const auto& event : events) scheduler_.remove(event.request);
+}
+
+Status Engine::evaluate(std::span<const std::int32_t> ids, const LogitRows& rows,
+                        const HiddenObserver& hidden) {
+  if (!idle()) return Error{ErrorCode::failed, "evaluation needs an idle engine", ""};
+  if (std::ssize(ids) > max_model_len_) {
+    return Error{ErrorCode::usage,
+                 fmt::format("{} tokens to evaluate, the context holds {}", ids.size(), max_model_len_),
+                 "split the text, or raise --max-model-len"};
+  }
+  kv::SequenceBlocks pages(&pool_, kv_.block_size);
+  Status status;
+  const auto run = [&]() -> Status {
+    for (std::int64_t begin = 0; begin < std::ssize(ids); begin += workspace_.limits.tokens) {
+      const std::int64_t count = std::min(workspace_.limits.tokens, std::ssize(ids) - begin);
+      SNUG_TRY(pages.ensure_capacity(begin + count));
+      ids_.assign(ids.begin() + begin, ids.begin() + begin + count);
+      positions_.resize(static_cast<std::size_t>(count));
+      logit_rows_.resize(static_cast<std::size_t>(count));
+      for (std::int64_t i = 0; i < count; ++i) {
+        positions_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(begin + i);
+        logit_rows_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+      }
+      views_ = {{pages.page_table().data(), 0, static_cast<std::int32_t>(count),
+                 static_cast<std::int32_t>(begin + count)}};
+      model::Qwen2::Observer observe;
+      if (hidden) observe = [&](int layer, const float* values) { hidden(layer, begin, count, values); };
+      model_.forward({ids_, positions_, views_, logit_rows_}, *layers_, kv_, workspace_, observe);
+      for (std::int64_t first = 0; first < count; first += workspace_.limits.logit_rows) {
+        const std::int64_t some = std::min(workspace_.limits.logit_rows, count - first);
+        model_.project(first, some, *layers_, workspace_);
+        SNUG_TRY(rows(begin + first, some, workspace_.logits));
+      }
+    }
+    return {};
+  };
+  try {
+    status = run();
+  } catch (const std::exception& e) {
+    status = Error{ErrorCode::failed, fmt::format("evaluation failed: {}", e.what()), ""};
+  }
+  return status;
+}
+
+Status Engine::check() const {
+  SNUG_TRY(pool_.check());
+  if (idle() && pool_.free_blocks() != pool_.blocks()) {
+    return Error{
+        ErrorCode::failed,
+        fmt::format("{} KV blocks are in use while no request runs", pool_.blocks() - pool_.free_blocks()),
+        ""};
+  }
+  return {};
+}
+
+}  // namespace snug::engine

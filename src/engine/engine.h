@@ -1,0 +1,74 @@
+// The engine: requests in, one step at a time, token events out. CONTRACT.md says who owns what.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "core/ledger.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "kv/kv_cache.h"
+#include "model/layer_source.h"
+#include "model/qwen2.h"
+#include "model/workspace.h"
+#include "plan/plan.h"
+
+namespace snug::engine {
+
+// Used from one thread. Owns the KV cache and the workspace; reads weights through `layers`, which must
+// outlive it.
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(model::Qwen2 model, model::LayerSource& layers,
+                                                const plan::Plan& plan, int usable_vocab, Ledger& ledger);
+
+  // usage error where the prompt is empty, holds an id outside the vocabulary, or prompt + max_tokens exceeds
+  // the context.
+  Result<RequestId> submit(Request request);
+  // Gives the request's pages back; false if it is not known (any more).
+  bool cancel(RequestId id);
+
+  // One forward pass over the scheduled batch. A fault in one row ends that request; a fault of the whole
+  // step ends the requests in it. Returns the events in order of submission.
+  std::vector<Event> step();
+  bool idle() const { return scheduler_.idle(); }
+
+  // Forward over one sequence on its own, all positions: logits in chunks of rows to `rows(first, count,
+  // logits)`. For evaluation; the engine must be idle.
+  using LogitRows = std::function<Status(std::int64_t first, std::int64_t count, const float* logits)>;
+  using HiddenObserver =
+      std::function<void(int layer, std::int64_t first_token, std::int64_t tokens, const float* hidden)>;
+  Status evaluate(std::span<const std::int32_t> ids, const LogitRows& rows,
+                  const HiddenObserver& hidden = {});
+
+  std::int64_t max_model_len() const { return max_model_len_; }
+  const model::Config& config() const { return model_.config(); }
+  // Pages in use are exactly those of known sequences; ok when idle means all are free.
+  Status check() const;
+
+ private:
+  Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan& plan, int usable_vocab);
+  void build_batch(const std::vector<Scheduled>& scheduled);
+  void finish_row(Scheduled& row, std::span<float> logits, std::vector<Event>& events);
+  void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
+
+  model::Qwen2 model_;
+  model::LayerSource* layers_;
+  model::Workspace workspace_;
+  Allocation kv_memory_;
+  kv::KvCache kv_;
+  kv::BlockPool pool_;
+  Scheduler scheduler_;
+  Sampler sampler_;
+  int usable_vocab_;
+  std::int64_t max_model_len_;
+  RequestId next_id_ = 1;
+  // The batch under construction; reused from step to step.
+  std::vector<std::int32_t> ids_, positions_, logit_rows_;
+  std::vector<kv::SequenceView> views_;
+};
+
+}  // namespace snug::engine
