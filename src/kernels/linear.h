@@ -69,7 +69,7 @@ namespace cpu {
 // Bytes of the packed layout of a (rows, cols) weight, or 0 where the kernel prefers it in place on this CPU.
 std::int64_t packed_bytes(quant::Format format, std::int64_t rows, std::int64_t cols);
 // Packs all rows from row-major `source` into `packed` (packed_bytes), in parallel on the stream's pool.
-// Calls `done(bytes of source consumed)` now and then from the calling thread where given.
+// `source` needs no alignment, so it may lie in a mapped file.
 void pack_rows(const Stream& stream, const WeightView& source, std::byte* packed);
 
 std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads);
