@@ -78,8 +78,8 @@ const AddedToken* AddedTokenMatcher::match_at(std::string_view text, std::size_t
 
 void AddedTokenMatcher::split(std::string_view text, bool skip_special, std::vector<Part>& parts) const {
   std::size_t done = 0;  // all before it is in `parts`
-  const auto put = [&](TokenId id, std::size_t begin, std::size_t end) {
-    if (end > begin) parts.push_back({id, text.substr(begin, end - begin)});
+  const auto put_plain = [&](std::size_t end) {
+    if (end > done) parts.push_back({-1, text.substr(done, end - done)});
   };
   for (std::size_t i = 0; i < text.size();) {
     const AddedToken* token = match_at(text, i);
@@ -88,7 +88,8 @@ void AddedTokenMatcher::split(std::string_view text, bool skip_special, std::vec
       continue;
     }
     std::size_t begin = i, end = i + token->content.size();
-    // What a match covers is passed over even where the token does not count, as Hugging Face does.
+    // As Hugging Face does: what a match covers is passed over even where the token does not count, and the
+    // search goes on behind the match itself, so a token may begin in the space that rstrip took.
     i = end;
     if (token->special && skip_special) continue;
     if (token->single_word && (ends_with_word(text.substr(0, begin)) || begins_with_word(text.substr(end))))
@@ -105,11 +106,11 @@ void AddedTokenMatcher::split(std::string_view text, bool skip_special, std::vec
         end += utf8_step(text.substr(end)).size;
       }
     }
-    put(-1, done, begin);
-    put(token->id, begin, end);
-    done = i = end;
+    put_plain(begin);
+    parts.push_back({token->id, text.substr(begin, end - begin)});
+    done = end;
   }
-  put(-1, done, text.size());
+  put_plain(text.size());
 }
 
 }  // namespace snug::text

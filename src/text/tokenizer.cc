@@ -16,8 +16,9 @@
 namespace snug::text {
 
 struct Tokenizer::Impl {
-  StringTable bytes;                       // by id: the bytes of a token, an added token's text
-  std::vector<bool> special;               // by id
+  StringTable bytes;                // by id: the bytes of a token, an added token's text
+  std::vector<bool> special;        // by id
+  std::vector<bool> in_vocabulary;  // by id: an entry in byte-level characters, not only an added token
   std::array<TokenId, 256> byte_tokens{};  // -1: no token for that byte
   MergeTable merges;
   Pretokenizer pretokenizer;
@@ -39,9 +40,6 @@ Error bad_spec(const TokenizerSpec& spec, std::string message) {
 
 // An id far beyond the number of tokens would make tables of mostly nothing.
 Status check_ids(const TokenizerSpec& spec, std::size_t count) {
-  if (count > static_cast<std::size_t>(kMaxTokenId) + 1) {
-    return bad_spec(spec, fmt::format("{} tokens are more than the {} supported", count, kMaxTokenId + 1));
-  }
   for (const AddedToken& added : spec.added) {
     const auto id = static_cast<std::size_t>(added.id);
     if (added.id < 0 || added.id > kMaxTokenId ||
@@ -49,6 +47,9 @@ Status check_ids(const TokenizerSpec& spec, std::size_t count) {
       return bad_spec(spec, fmt::format("added token {:?} has the id {}, out of all proportion to {} tokens",
                                         added.content, added.id, spec.tokens.size()));
     }
+  }
+  if (count > static_cast<std::size_t>(kMaxTokenId) + 1) {
+    return bad_spec(spec, fmt::format("{} tokens are more than the {} supported", count, kMaxTokenId + 1));
   }
   for (const auto& [field, id] : {std::pair{"bos", spec.bos}, {"eos", spec.eos}, {"unk", spec.unk}}) {
     if (id < -1 || id >= static_cast<TokenId>(count)) {
@@ -92,6 +93,7 @@ Status Tokenizer::Impl::fill_tables(const TokenizerSpec& spec) {
   }
   byte_tokens.fill(-1);
   special.resize(count);
+  in_vocabulary.resize(count);
   bytes.reserve(count);
   for (std::size_t id = 0; id < count; ++id) {
     const std::size_t begin = bytes.blob().size();
@@ -104,6 +106,7 @@ Status Tokenizer::Impl::fill_tables(const TokenizerSpec& spec) {
       std::string& blob = bytes.blob();
       const std::size_t size = blob.size();
       const bool is_bytes = append_token_bytes(spec.tokens[id], blob);
+      in_vocabulary[id] = is_bytes && !spec.tokens[id].empty();
       if (is_bytes && blob.size() - size == 1) {
         byte_tokens[static_cast<unsigned char>(blob[size])] = static_cast<TokenId>(id);
       }
@@ -191,7 +194,8 @@ class Encoder {
 
   void word(std::string_view bytes) {
     if (impl_.ignore_merges) {
-      if (const TokenId id = impl_.bytes.find(bytes); id >= 0) return out_.push_back(id);
+      const TokenId id = impl_.bytes.find(bytes);
+      if (id >= 0 && impl_.in_vocabulary[static_cast<std::size_t>(id)]) return out_.push_back(id);
     }
     scratch_.ids.clear();
     for (const char c : bytes) {
