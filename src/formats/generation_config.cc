@@ -42,8 +42,10 @@ Result<std::vector<std::int32_t>> optional_token_ids(const Json& object, std::st
   if (at->is_array() && at->size() > kMaxEosTokens) return refuse();
   const Json list = at->is_array() ? *at : Json::array({*at});
   for (const Json& id : list) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX) return refuse();
-    const auto value = id.get<std::int32_t>();
+    if (!id.is_number_integer()) return refuse();
+    const auto wide = id.get<std::int64_t>();  // beyond 63 bits: negative
+    if (wide < 0 || wide > INT32_MAX) return refuse();
+    const auto value = static_cast<std::int32_t>(wide);
     if (std::ranges::find(ids, value) == ids.end()) ids.push_back(value);
   }
   return ids;

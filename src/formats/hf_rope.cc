@@ -84,9 +84,9 @@ Status read_mrope_section(const Json& rope, std::string_view where, std::int64_t
   if (!section->is_array() || section->size() != 3) return refuse();
   std::int64_t sum = 0;
   for (const Json& part : *section) {
-    if (!part.is_number_unsigned()) return refuse();
-    const auto value = part.get<std::uint64_t>();
-    if (value < 1 || value > static_cast<std::uint64_t>(head_dim)) return refuse();
+    if (!part.is_number_integer()) return refuse();
+    const auto value = part.get<std::int64_t>();  // beyond 63 bits: negative
+    if (value < 1 || value > head_dim) return refuse();
     out.mrope_section.push_back(static_cast<int>(value));
     sum += out.mrope_section.back();
   }
