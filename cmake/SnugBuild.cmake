@@ -21,7 +21,8 @@ endif()
 
 add_library(snug_flags INTERFACE)
 target_compile_options(snug_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                                            -Woverloaded-virtual -Wno-missing-field-initializers)
+                                            -Woverloaded-virtual -Wno-missing-field-initializers
+                                            -Wno-restrict)  # false alarms of GCC 12 on std::string sums
 if(SNUG_WERROR)
   target_compile_options(snug_flags INTERFACE -Werror)
 endif()
@@ -29,6 +30,12 @@ if(SNUG_SANITIZE)
   target_compile_options(snug_flags INTERFACE -fsanitize=${SNUG_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all)
   target_link_options(snug_flags INTERFACE -fsanitize=${SNUG_SANITIZE})
+endif()
+if(SNUG_FUZZ)  # coverage and checks in every library; fuzz/ adds libFuzzer's main
+  set(SNUG_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  target_compile_options(snug_flags INTERFACE ${SNUG_FUZZ_FLAGS})
+  target_link_options(snug_flags INTERFACE ${SNUG_FUZZ_FLAGS})
 endif()
 
 # snug_library(NAME DEPS a b LINK x y): one library per floor folder, made of every .cc in it.
