@@ -124,6 +124,7 @@ struct Macro {
   };
   std::string name;
   std::vector<Parameter> parameters;
+  bool takes_varargs = false, takes_kwargs = false;  // the body names them
   Block body;
 };
 struct MacroStatement {

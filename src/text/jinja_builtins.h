@@ -17,6 +17,7 @@ struct Environment {
 };
 
 bool has_method(const Value& object, std::string_view name);
+bool is_mutator(const Value& object, std::string_view name);  // would change it: the sandbox forbids that
 Value call_method(const Value& object, std::string_view name, const Args& args, Budget& budget);
 std::optional<Value> loop_attribute(const Loop& loop, std::string_view name);  // index, first, length, …
 

@@ -249,6 +249,13 @@ Value Interpreter::call_macro(const Function& function, Args args) {
     }
     values.insert_or_assign(parameter.name, std::move(value));
   }
+  if (args.positional.size() > macro.parameters.size() && !macro.takes_varargs) {
+    fail("macro '" + macro.name + "' takes not more than " + std::to_string(macro.parameters.size()) +
+         " argument(s)");
+  }
+  if (!args.named.empty() && !macro.takes_kwargs) {
+    fail("macro '" + macro.name + "' takes no keyword argument '" + args.named[0].first + "'");
+  }
   const std::size_t taken = std::min(args.positional.size(), macro.parameters.size());
   values.try_emplace("varargs", make_tuple({args.positional.begin() + static_cast<std::ptrdiff_t>(taken),
                                             args.positional.end()},

@@ -42,7 +42,6 @@ Value convert_method(const Value& self, const Args&, Budget& budget) {
 
 // Words between white space. With a limit >= 0 only that many cuts are made, from the left or the right.
 std::vector<std::string_view> split_space(std::string_view text, std::int64_t limit, bool from_right) {
-  text = strip(text, true, true, std::nullopt);
   std::vector<std::string_view> words;
   std::size_t begin = 0;
   bool inside = false;
@@ -55,7 +54,7 @@ std::vector<std::string_view> split_space(std::string_view text, std::int64_t li
     i += static_cast<std::size_t>(c.size);
   }
   if (inside) words.push_back(text.substr(begin));
-  if (limit < 0 || words.size() <= static_cast<std::size_t>(limit) + 1) return words;
+  if (limit < 0 || words.size() <= static_cast<std::size_t>(limit)) return words;
   const auto cuts = static_cast<std::size_t>(limit);
   const char* const end = text.data() + text.size();
   if (!from_right) {
@@ -372,7 +371,7 @@ Value loop_changed(const Value& self, const Args& args, Budget& budget) {
 
 constexpr Builtin kLoopMethods[] = {{"cycle", loop_cycle, "*"}, {"changed", loop_changed, "*"}};
 
-// Methods that would change a value: the template may see but not call them.
+// Methods that would change a value.
 constexpr std::string_view kMutators[] = {"append", "extend",  "insert", "remove",     "pop",    "clear",
                                           "sort",   "reverse", "update", "setdefault", "popitem"};
 
@@ -382,6 +381,13 @@ std::span<const Builtin> methods_of(const Value& object) {
   if (object.list() != nullptr) return kListMethods;
   if (object.is<LoopPtr>()) return kLoopMethods;
   return {};
+}
+
+}  // namespace
+
+bool has_method(const Value& object, std::string_view name) {
+  const auto methods = methods_of(object);
+  return std::any_of(methods.begin(), methods.end(), [&](const Builtin& m) { return m.name == name; });
 }
 
 bool is_mutator(const Value& object, std::string_view name) {
@@ -394,21 +400,13 @@ bool is_mutator(const Value& object, std::string_view name) {
   return object.dict() != nullptr ? of_dict : of_list;
 }
 
-}  // namespace
-
-bool has_method(const Value& object, std::string_view name) {
-  if (is_mutator(object, name)) return true;
-  const auto methods = methods_of(object);
-  return std::any_of(methods.begin(), methods.end(), [&](const Builtin& m) { return m.name == name; });
-}
-
 Value call_method(const Value& object, std::string_view name, const Args& args, Budget& budget) {
   for (const Builtin& method : methods_of(object)) {
     if (method.name != name) continue;
     check_arguments(method, args);
     return method.function(object, args, budget);
   }
-  fail("access to attribute '" + std::string(name) + "' of '" + type_name(object) + "' object is unsafe");
+  fail("'" + described(object) + "' has no attribute '" + std::string(name) + "'");
 }
 
 std::optional<Value> loop_attribute(const Loop& loop, std::string_view name) {

@@ -44,11 +44,13 @@ double python_modulo(double a, double b) {
   return (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-Value integers(std::string_view op, std::int64_t a, std::int64_t b, Budget&) {
-  std::int64_t r = 0;
-  if (op == "+") return {checked(__builtin_add_overflow(a, b, &r), r)};
-  if (op == "-") return {checked(__builtin_sub_overflow(a, b, &r), r)};
-  if (op == "*") return {checked(__builtin_mul_overflow(a, b, &r), r)};
+Value integers(std::string_view op, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  bool overflow = false;
+  if (op == "+") overflow = __builtin_add_overflow(a, b, &result);
+  if (op == "-") overflow = __builtin_sub_overflow(a, b, &result);
+  if (op == "*") overflow = __builtin_mul_overflow(a, b, &result);
+  if (op == "+" || op == "-" || op == "*") return {checked(overflow, result)};
   if (op == "**") {
     if (b >= 0) return {integer_power(a, b)};
     if (a == 0) fail("0.0 cannot be raised to a negative power");
@@ -147,6 +149,10 @@ std::optional<Value> find_attribute(const Value& object, std::string_view name, 
   }
   if (object.is<FunctionPtr>() && name == "name")
     return make_text((*object.get<FunctionPtr>())->name, budget);
+  if (is_mutator(object, name)) {
+    return Value::undefined("access to attribute '" + std::string(name) + "' of '" + type_name(object) +
+                            "' object is unsafe.");
+  }
   if (!has_method(object, name)) return std::nullopt;
   budget.check_depth(1 + depth_of(object));
   budget.step();
@@ -177,7 +183,7 @@ Value arithmetic(std::string_view op, const Value& a, const Value& b, Budget& bu
   }
   refuse_undefined(b);
   const auto i = a.integer(), j = b.integer();
-  if (i && j) return integers(op, *i, *j, budget);
+  if (i && j) return integers(op, *i, *j);
   const auto x = a.number(), y = b.number();
   if (x && y) return doubles(op, *x, *y);
   if (op == "*") {

@@ -180,7 +180,11 @@ std::unique_ptr<Macro> Parser::parse_macro() {
   auto macro = std::make_unique<Macro>();
   macro->name = expect_identifier();
   parse_parameters(*macro);
+  const bool outer_varargs = std::exchange(uses_varargs_, false),
+             outer_kwargs = std::exchange(uses_kwargs_, false);
   macro->body = parse_body("endmacro");
+  macro->takes_varargs = std::exchange(uses_varargs_, outer_varargs);
+  macro->takes_kwargs = std::exchange(uses_kwargs_, outer_kwargs);
   return macro;
 }
 
@@ -213,6 +217,7 @@ CallBlock Parser::parse_call_block() {
   if (postfix == nullptr || postfix->ops.back().kind != PostfixOp::Kind::call) {
     throw Failure{"expected a call", block.call->line};
   }
+  block.caller->takes_varargs = block.caller->takes_kwargs = true;  // what a body does not name it ignores
   block.caller->body = parse_body("endcall");
   return block;
 }

@@ -82,6 +82,7 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  bool uses_varargs_ = false, uses_kwargs_ = false;  // seen in the macro being parsed
   int max_depth_;
 };
 

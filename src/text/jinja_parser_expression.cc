@@ -1,6 +1,7 @@
 // Expressions, from the loosest binding to the tightest, in Jinja's order.
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "text/jinja_parser.h"
 
@@ -166,6 +167,8 @@ ExpressionPtr Parser::parse_primary() {
       if (name == "true" || name == "True") return make({Constant{{true}}}, line);
       if (name == "false" || name == "False") return make({Constant{{false}}}, line);
       if (name == "none" || name == "None") return make({Constant{{None{}}}}, line);
+      uses_varargs_ |= name == "varargs";
+      uses_kwargs_ |= name == "kwargs";
       return make({Name{std::move(name)}}, line);
     }
     case Token::Type::string: {
@@ -200,7 +203,8 @@ ExpressionPtr Parser::parse_number() {
     return make({Constant{{value}}}, token.line);
   }
   double value = 0;
-  if (std::from_chars(begin, end, value).ec != std::errc()) throw Failure{"number out of range", token.line};
+  // Too large is inf and too small is 0, as strtod and Python have it; from_chars leaves the value alone.
+  if (std::from_chars(begin, end, value).ec != std::errc()) value = std::strtod(begin, nullptr);
   return make({Constant{{value}}}, token.line);
 }
 
