@@ -29,7 +29,7 @@ void AttendTile(const Tile& tile, const TileScratch& s) {
   Reset(tile, s.total);
   const std::int64_t begin = tile.begin_position() / cpu::kSegment * cpu::kSegment;
   for (std::int64_t t = begin; t < tile.end_position(); t += cpu::kSegment) {
-    SegmentSteps(tile, s, t, s.segment);
+    SegmentSteps(tile, s, t, tile.end_position(), s.segment);
     Merge(tile, s.segment, s.total);
   }
   WriteOut(tile, s.total);
@@ -37,7 +37,7 @@ void AttendTile(const Tile& tile, const TileScratch& s) {
 
 void AttendSegment(const Tile& tile, const TileScratch& s, std::int64_t begin, const RowState& state) {
   PackQueries(tile, s);
-  SegmentSteps(tile, s, begin, state);
+  SegmentSteps(tile, s, begin, begin + cpu::kSegment, state);
 }
 
 void ResetState(const Tile& tile, const RowState& state) {

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/exp-inl.h"
@@ -116,6 +118,33 @@ HWY_INLINE void LoadStep(const Tile& tile, std::int64_t begin, const TileScratch
   }
 }
 
+// Where the next step's K and V lie, in groups of 8 tokens: fetched from memory while this step computes.
+struct NextStep {
+  static constexpr int kGroups = cpu::kStep / 8;
+  const std::byte* k[kGroups] = {};
+  const std::byte* v[kGroups] = {};
+  std::int64_t bytes = 0;  // of a group
+
+  static void Fetch(const std::byte* from, std::int64_t bytes) {
+    if (from == nullptr) return;
+    for (std::int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(from + i);
+  }
+};
+
+HWY_INLINE NextStep FindNextStep(const Tile& tile, std::int64_t begin, std::int64_t end) {
+  const kv::PagedLayer& kv = tile.p->kv;
+  const auto size = static_cast<std::int64_t>(size_of(kv.dtype));
+  NextStep next;
+  next.bytes = 8 * kv.head_dim * size;
+  for (int g = 0; g < NextStep::kGroups && begin + 8 * g < end; ++g) {
+    const std::int64_t t = begin + 8 * g, block = tile.sequence->page_table[t / kv.block_size];
+    const std::int64_t row = (block * kv.kv_heads + tile.kv_head) * kv.block_size + t % kv.block_size;
+    next.k[g] = static_cast<const std::byte*>(kv.k) + row * kv.head_dim * size;
+    next.v[g] = static_cast<const std::byte*>(kv.v) + row * kv.head_dim * size;
+  }
+  return next;
+}
+
 // Scores that a row must not see become minus infinity.
 template <int kVectors>
 HWY_INLINE void Mask(std::int64_t begin, std::int64_t tokens, std::int64_t window,
@@ -166,16 +195,17 @@ HWY_INLINE void Softmax(std::int64_t tokens, float* HWY_RESTRICT scores, float* 
   }
 }
 
-// One step of one panel, whose first row is `row`.
+// One step of one panel, whose first row is `row`. `next` is null in all panels but the first.
 template <int kVectors>
 HWY_NOINLINE void PanelStep(const Tile& tile, const TileScratch& s, std::int64_t begin, std::int64_t row,
-                            const RowState& state) {
+                            const NextStep* next, const RowState& state) {
   constexpr int kRows = kVectors == 1 ? 8 : 4;  // 8 to 12 independent sums hide the latency of a multiply-add
   const std::int64_t width = kVectors * LaneCount(), dim = tile.p->kv.head_dim, window = tile.p->window;
   const std::int64_t first = s.positions[row], last = s.positions[row + width - 1];
   if (begin > last || (window > 0 && begin + cpu::kStep <= first - window + 1)) return;  // nobody sees it
   const std::int64_t tokens = (std::min<std::int64_t>(cpu::kStep, last - begin + 1) + 7) / 8 * 8;
   for (std::int64_t t = 0; t < tokens; t += kRows) {
+    if (next != nullptr && t % 8 == 0) NextStep::Fetch(next->k[t / 8], next->bytes);
     Product<kRows, kVectors>(s.k + t * dim, dim, 1, s.q + row * dim, dim, nullptr, s.scores + t * width);
   }
   if (begin + tokens - 1 > first || (window > 0 && begin <= last - window)) {
@@ -183,7 +213,11 @@ HWY_NOINLINE void PanelStep(const Tile& tile, const TileScratch& s, std::int64_t
   }
   HWY_ALIGN float rescale[cpu::kPanelVectors * cpu::kMaxLanes];
   Softmax<kVectors>(tokens, s.scores, state.max + row, state.sum + row, rescale);
+  std::int64_t group = 0;  // of the next step's V, spread over this loop
   for (std::int64_t i = 0; i < dim; i += kRows) {
+    for (; next != nullptr && group < NextStep::kGroups && group * dim <= i * NextStep::kGroups; ++group) {
+      NextStep::Fetch(next->v[group], next->bytes);
+    }
     Product<kRows, kVectors>(s.v + i, 1, dim, s.scores, tokens, rescale, state.out + row * dim + i * width);
   }
 }
@@ -218,19 +252,22 @@ HWY_INLINE void Reset(const Tile& tile, const RowState& state) {
   std::fill(state.out, state.out + rows * tile.p->kv.head_dim, 0.0f);
 }
 
-// Attends to the segment that begins at `begin`; the queries are packed.
-HWY_INLINE void SegmentSteps(const Tile& tile, const TileScratch& s, std::int64_t begin,
+// Attends to the segment that begins at `begin`; the queries are packed. The caller goes on up to token
+// `until`.
+HWY_INLINE void SegmentSteps(const Tile& tile, const TileScratch& s, std::int64_t begin, std::int64_t until,
                              const RowState& state) {
   Reset(tile, state);
   const std::int64_t end = std::min(begin + cpu::kSegment, tile.end_position());
   for (std::int64_t t = begin; t < end; t += cpu::kStep) {
     if (t + cpu::kStep <= tile.begin_position()) continue;
     LoadStep(tile, t, s);
+    const NextStep next = FindNextStep(tile, t + cpu::kStep, std::min(until, tile.end_position()));
     ForPanels(tile, [&](std::int64_t row, std::int64_t width) {
       const std::int64_t vectors = width / LaneCount();
-      if (vectors == 3) return PanelStep<3>(tile, s, t, row, state);
-      if (vectors == 2) return PanelStep<2>(tile, s, t, row, state);
-      PanelStep<1>(tile, s, t, row, state);
+      const NextStep* fetch = row == 0 ? &next : nullptr;
+      if (vectors == 3) return PanelStep<3>(tile, s, t, row, fetch, state);
+      if (vectors == 2) return PanelStep<2>(tile, s, t, row, fetch, state);
+      PanelStep<1>(tile, s, t, row, fetch, state);
     });
   }
 }
