@@ -1,7 +1,5 @@
 // Attention against the machine's roof: GFLOP/s of prefill beside the multiply-add peak, GB/s of decode
 // beside what reading memory gives. Usage: attention_bench [threads]
-#include "kernels/cpu/targets.h"
-//
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,55 +14,10 @@
 #include "base/thread_pool.h"
 #include "core/dtype.h"
 #include "kernels/attention.h"
+#include "kernels/ceiling.h"
 #include "kv/kv_cache.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "../bench/attention_bench.cc"
-#include "hwy/foreach_target.h"
-//
-#include "hwy/highway.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace snug::bench::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Ten independent chains of multiply-adds; returns the floating-point operations done.
-double MultiplyAdds(std::int64_t rounds, float* sink) {
-  const hn::ScalableTag<float> d;
-  const auto a = hn::Set(d, 0.999f), b = hn::Set(d, 0.001f);
-  hn::Vec<decltype(d)> x[10];
-  for (int i = 0; i < 10; ++i) x[i] = hn::Set(d, static_cast<float>(i));
-  for (std::int64_t r = 0; r < rounds; ++r) {
-    for (int i = 0; i < 10; ++i) x[i] = hn::MulAdd(x[i], a, b);
-  }
-  for (int i = 1; i < 10; ++i) x[0] = hn::Add(x[0], x[i]);
-  *sink = hn::GetLane(x[0]);
-  return 20.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(d));
-}
-
-// Four chains of sums over memory.
-void Read(const float* x, std::int64_t n, float* sink) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-  for (std::int64_t i = 0; i + 4 * lanes <= n; i += 4 * lanes) {
-    s0 = hn::Add(s0, hn::LoadU(d, x + i));
-    s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
-    s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
-    s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
-  }
-  *sink = hn::GetLane(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
-}
-
-}  // namespace snug::bench::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace snug::bench {
-
-HWY_EXPORT(MultiplyAdds);
-HWY_EXPORT(Read);
-
 namespace {
 
 // The best of as many calls as fit in half a second: what the machine can do when nothing else runs.
@@ -78,31 +31,6 @@ double best_seconds(Fn&& fn) {
     best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
   }
   return best;
-}
-
-double peak_flops(ThreadPool& pool) {
-  std::vector<double> flops(static_cast<std::size_t>(pool.size()));
-  std::vector<float> sink(flops.size());
-  const double seconds = best_seconds([&] {
-    pool.run([&](int w) {
-      const auto i = static_cast<std::size_t>(w);
-      flops[i] = HWY_DYNAMIC_DISPATCH(MultiplyAdds)(200'000, &sink[i]);
-    });
-  });
-  return std::accumulate(flops.begin(), flops.end(), 0.0) / seconds;
-}
-
-double peak_bytes(ThreadPool& pool) {
-  const std::int64_t per_worker = std::int64_t{64} << 20;
-  std::vector<float> memory(static_cast<std::size_t>(per_worker / 4 * pool.size()), 1.0f);
-  std::vector<float> sink(static_cast<std::size_t>(pool.size()));
-  const double seconds = best_seconds([&] {
-    pool.run([&](int w) {
-      HWY_DYNAMIC_DISPATCH(Read)
-      (memory.data() + per_worker / 4 * w, per_worker / 4, &sink[static_cast<std::size_t>(w)]);
-    });
-  });
-  return static_cast<double>(per_worker * pool.size()) / seconds;
 }
 
 struct Model {
@@ -177,9 +105,10 @@ void measure(ThreadPool& pool, const Model& model, DType dtype, int context, int
 int main(int argc, char** argv) {
   using namespace snug;
   ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : available_cores());
-  const double flops = bench::peak_flops(pool), bytes = bench::peak_bytes(pool);
+  const kernels::cpu::Ceiling ceiling = kernels::cpu::measure_ceiling({.pool = &pool});
+  const double flops = ceiling.fma_tflops * 1e12, bytes = ceiling.read_gbps * 1e9;
   std::printf("%d threads: multiply-add peak %.1f GFLOP/s, memory %.1f GB/s\n", pool.size(), flops * 1e-9,
-              bytes * 1e-9);
+              ceiling.read_gbps);
   const bench::Model models[] = {{"qwen2.5-0.5b", 14, 2, 64}, {"smollm2-135m", 9, 3, 64}, {"mha", 8, 8, 128}};
   for (const auto& model : models) {
     for (const int tokens : {512, 2048}) {
@@ -191,4 +120,3 @@ int main(int argc, char** argv) {
   }
   return 0;
 }
-#endif
