@@ -1,0 +1,183 @@
+// Filters and tests: templates and what Jinja (3.1, sandboxed, trim_blocks, lstrip_blocks) makes of them.
+#include <gtest/gtest.h>
+
+#include "text/chat_template.h"
+
+namespace snug::text {
+namespace {
+
+const OrderedJson kVariables = OrderedJson::parse(R"~({
+ "s": "hello World",
+ "u": "héé 世界 😀",
+ "n": null,
+ "t": true,
+ "i": 7,
+ "f": 2.5,
+ "l": [3, 1, 2],
+ "d": {"b": 1, "a": [1, 2, "x"], "items": "key"},
+ "e": "",
+ "msgs": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo", "n": 2}, {"role": "user", "content": "bye"}],
+ "words": ["b", "A", "c", "a"]})~");
+
+struct Case {
+  const char* source;
+  const char* expected;
+};
+
+constexpr Case kFilters[] = {
+    {"{{ s }}|{{ n }}|{{ t }}|{{ i }}|{{ f }}|{{ l }}|{{ d }}|{{ missing }}|",
+     "hello World|None|True|7|2.5|[3, 1, 2]|{'b': 1, 'a': [1, 2, 'x'], 'items': 'key'}||"},
+    {"{{ -i|abs }}", "7"},
+    {"{{ u|length }}", "8"},
+    {"{{ d.items()|list }}", "[('b', 1), ('a', [1, 2, 'x']), ('items', 'key')]"},
+    {"{{ d.keys()|list }}", "['b', 'a', 'items']"},
+    {"{{ d.values()|list }}", "[1, [1, 2, 'x'], 'key']"},
+    {"{{ s|upper }}", "HELLO WORLD"},
+    {"{{ s|title }}", "Hello World"},
+    {"{{ s|capitalize }}", "Hello world"},
+    {"{{ 'hello-world foo(bar'|title }}", "Hello-World Foo(Bar"},
+    {"{{ u|upper }}", "HÉÉ 世界 😀"},
+    {"{{ 'ÀB'|lower }}", "àb"},
+    {R"~([{{ '  x y '|trim }}] [{{ ' x '.strip() }}] [{{ ' x '.lstrip() }}] [{{ ' x '.rstrip() }}] [{{ 'xxaxx'.strip('x') }}] [{{ 'abcab'.rstrip('ab') }}] [{{ '\u3000x\u3000'|trim }}] [{{ 'xxa'|trim('x') }}])~",
+     "[x y] [x] [x ] [ x] [a] [abc] [x] [a]"},
+    {"{{ s|replace('o','0') }}", "hell0 W0rld"},
+    {"{{ l|join('-') }}", "3-1-2"},
+    {"{{ msgs|join(',', attribute='role') }}", "user,assistant,user"},
+    {"{{ msgs|map(attribute='content')|join('/') }}", "hi/yo/bye"},
+    {"{{ s|join('.') }}", "h.e.l.l.o. .W.o.r.l.d"},
+    {"{{ ''|join(',') }}", ""},
+    {"{{ l|sort }}", "[1, 2, 3]"},
+    {"{{ l|sort(reverse=true) }}", "[3, 2, 1]"},
+    {"{{ words|sort }}", "['A', 'a', 'b', 'c']"},
+    {"{{ words|sort(case_sensitive=true) }}", "['A', 'a', 'b', 'c']"},
+    {"{{ msgs|sort(attribute='content')|map(attribute='content')|list }}", "['bye', 'hi', 'yo']"},
+    {"{{ l|reverse|list }}", "[2, 1, 3]"},
+    {"{{ 'abc'|reverse }}", "cba"},
+    {"{{ words|unique|list }}", "['b', 'A', 'c']"},
+    {"{{ l|sum }}", "6"},
+    {"{{ l|min }}", "1"},
+    {"{{ l|max }}", "3"},
+    {"{{ words|max }}", "c"},
+    {"{{ l|first }}", "3"},
+    {"{{ l|last }}", "2"},
+    {"{{ 'abc'|first }}", "a"},
+    {"[{{ []|first }}] {{ 'abc'|list }}", "[] ['a', 'b', 'c']"},
+    {"{{ d|list }}", "['b', 'a', 'items']"},
+    {"{{ l|length }}", "3"},
+    {"{{ d|count }}", "3"},
+    {"{{ l|string ~ 'x' }}", "[3, 1, 2]x"},
+    {"{{ '42'|int + 1 }}", "43"},
+    {"{{ '4.7'|int }}", "4"},
+    {"{{ 'x'|int }}", "0"},
+    {"{{ 'x'|int(9) }}", "9"},
+    {"{{ '2.5'|float }}", "2.5"},
+    {"{{ 'x'|float }}", "0.0"},
+    {"{{ 'ff'|int(base=16) }}", "255"},
+    {"{{ 3.99|int }}", "3"},
+    {"{{ ' 12 '|int }}", "12"},
+    {"{{ d|tojson }}", R"~({"b": 1, "a": [1, 2, "x"], "items": "key"})~"},
+    {"{{ u|tojson }}", R"~("héé 世界 😀")~"},
+    {R"~({{ '<a>&\'"\\/\n\x01\x7f'|tojson }})~", "\"<a>&'\\\"\\\\/\\n\\u0001\177\""},
+    {"{{ [1.0, 1e20, 0.1, none, true]|tojson }}", "[1.0, 1e+20, 0.1, null, true]"},
+    {"{{ {1:2, none:3, true:4, 1.5:5}|tojson }}", R"~({"1": 4, "null": 3, "1.5": 5})~"},
+    {"{{ d|tojson(indent=2) }}{{ []|tojson(indent=4) }}{{ {'a':{}, 'b':[[]]}|tojson(indent=4) }}{{ "
+     "d|tojson(separators=(',',':')) }}",
+     "{\n  \"b\": 1,\n  \"a\": [\n    1,\n    2,\n    \"x\"\n  ],\n  \"items\": \"key\"\n}[]{\n    \"a\": "
+     "{},\n    \"b\": [\n        []\n    ]\n}{\"b\":1,\"a\":[1,2,\"x\"],\"items\":\"key\"}"},
+    {"{{ {'b':1,'a':2}|tojson(sort_keys=true) }}", R"~({"a": 2, "b": 1})~"},
+    {"{{ u|tojson(ensure_ascii=true) }}", R"~("h\u00e9\u00e9 \u4e16\u754c \ud83d\ude00")~"},
+    {"{{ missing|default('x') }}", "x"},
+    {"{{ e|default('x') }}", ""},
+    {"[{{ e|default('x', true) }}] {{ n|default('x') }}", "[x] None"},
+    {"{{ n|d('x', boolean=true) }}", "x"},
+    {"{{ d.zz|default('q') }}", "q"},
+    {"[{{ missing|default }}]", "[]"},
+    {"{{ missing is defined }}", "False"},
+    {"{{ s is defined }}", "True"},
+    {"{{ d.zz is not defined }}", "True"},
+    {"{{ n is none }}", "True"},
+    {"{{ s is string }}", "True"},
+    {"{{ i is number }}", "True"},
+    {"{{ t is number }}", "True"},
+    {"{{ i is integer }}", "True"},
+    {"{{ t is integer }}", "False"},
+    {"{{ f is float }}", "True"},
+    {"{{ d is mapping }}", "True"},
+    {"{{ l is iterable }}", "True"},
+    {"{{ s is sequence }}", "True"},
+    {"{{ d is sequence }}", "True"},
+    {"{{ t is boolean }}", "True"},
+    {"{{ t is true }}", "True"},
+    {"{{ i is sequence }}", "False"},
+    {"{{ missing is iterable }}", "True"},
+    {"{{ range is callable }}", "True"},
+    {"{{ i is odd }}", "True"},
+    {"{{ i is even }}", "False"},
+    {"{{ 9 is divisibleby 3 }}", "True"},
+    {"{{ 9 is divisibleby(4) }}", "False"},
+    {"{{ i is eq 7 }}", "True"},
+    {"{{ i is gt 3 }}", "True"},
+    {"{{ 3 is in l }}", "True"},
+    {"{{ 'a' is lower }}", "True"},
+    {"{{ s is upper }}", "False"},
+    {"{{ not i is odd }}", "False"},
+    {"{{ 1 + 1 is odd }}", "2"},
+    {"{{ s is string and i is number or false }}", "True"},
+    {"{{ i is not none }}", "True"},
+    {"{{ msgs|selectattr('role','equalto','user')|list|length }}", "2"},
+    {"{{ msgs|rejectattr('role','eq','user')|map(attribute='content')|list }}", "['yo']"},
+    {"{{ l|select('gt',1)|list }}", "[3, 2]"},
+    {"{{ l|reject('odd')|list }}", "[2]"},
+    {"{{ [0,1,'']|select|list }}", "[1]"},
+    {"{{ msgs|selectattr('n')|list }}", "[{'role': 'assistant', 'content': 'yo', 'n': 2}]"},
+    {"{{ msgs|selectattr('n','defined')|list|length }}", "1"},
+    {"{{ words|map('upper')|join }}", "BACA"},
+    {"{{ msgs|map(attribute='n', default=0)|list }}", "[0, 2, 0]"},
+    {"{{ '%s-%d-%5.2f|%-5s|%05d|%r' % ('a', 3, 2.5, 'x', 42, 'q') }}", "a-3- 2.50|x    |00042|'q'"},
+    {"{{ '%s=%s'|format('a', 1) }}", "a=1"},
+    {R"~({{ 'a\nb\n\nc'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent(2, blank=true) }}|{{ 'x\ny\n'|indent('>') }}|)~",
+     "a\n    b\n\n    c|  a\n  b|a\n  \n  b|x\n>y\n|"},
+    {"{{ 2.5|round }}", "2.0"},
+    {"{{ 3.5|round }}", "4.0"},
+    {"{{ 2.675|round(2) }}", "2.67"},
+    {"{{ 42|round }}", "42"},
+    {"{{ 2.1|round(0,'ceil') }}", "3.0"},
+    {"{{ 2.9|round(method='floor') }}", "2.0"},
+    {"{{ 1234.5|round(-2) }}", "1200.0"},
+    {"{{ -3|abs }}", "3"},
+    {"{{ 1.25|round(1) }}", "1.2"},
+    {"{{ 'a'.ljust(3) }}| {{ 'a'.rjust(3, '*') }}", "a  | **a"},
+    {"{{ 'x'|center(6) }}| {{ '7'.zfill(3) }}", "  x   | 007"},
+    {"{{ missing|length }}", "0"},
+    {"{{ missing|list }}", "[]"},
+    {"{{ missing|upper }}|{{ missing or 'def' }}", "|def"},
+    {"{{ 'İ'|length }}", "1"},
+    {"{{ msgs|tojson(indent=1) }}{{ {'a': [1, {'b': []}]}|tojson(indent=2, separators=(',', ': ')) }}",
+     "[\n {\n  \"role\": \"user\",\n  \"content\": \"hi\"\n },\n {\n  \"role\": \"assistant\",\n  "
+     "\"content\": \"yo\",\n  \"n\": 2\n },\n {\n  \"role\": \"user\",\n  \"content\": \"bye\"\n }\n]{\n  "
+     "\"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ]\n}"},
+    {"{{ 'é'|tojson }}", R"~("é")~"},
+    {"{{ 1e400|string }}", "inf"},
+    {"{{ s.upper is defined }}", "True"},
+    {"{{ d.items is callable }}", "True"},
+    {"{{ l.append is defined }}", "False"},
+    {"{{ s.nope is defined }}", "False"},
+    {"{{ ''.join(msgs|map(attribute='content')) }}", "hiyobye"},
+    {"{{ 'A' ~ 'b' | upper }}", "AB"},
+    {"{{ ('a' ~ 'b') | upper }}", "AB"},
+    {"{{ 'x'.__class__ is defined }}", "False"},
+    {"{{ loop is defined }}", "False"},
+};
+
+TEST(ChatTemplateFilters, WorkAsJinjas) {
+  for (const Case& c : kFilters) {
+    const auto chat_template = ChatTemplate::parse(c.source, "test");
+    ASSERT_TRUE(chat_template.ok()) << c.source << "\n" << chat_template.error().message;
+    const auto text = chat_template->render(kVariables);
+    ASSERT_TRUE(text.ok()) << c.source << "\n" << text.error().message;
+    EXPECT_EQ(*text, c.expected) << c.source;
+  }
+}
+
+}  // namespace
+}  // namespace snug::text
