@@ -3,7 +3,7 @@
 // (tokenizers/src/{models/bpe,normalizers,pre_tokenizers,processors}).
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 
 #include "formats/bad_file.h"
 #include "formats/tokenizer_file.h"

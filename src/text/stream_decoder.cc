@@ -1,6 +1,7 @@
 #include "text/stream_decoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/utf8.h"
 

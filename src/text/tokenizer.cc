@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "text/added_tokens.h"
 #include "text/bpe.h"
