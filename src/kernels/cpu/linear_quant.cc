@@ -6,6 +6,7 @@
 // (d · x_scale) and y += m · x_sum.
 
 #include <bit>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/linear_targets.h"
@@ -36,49 +37,55 @@ constexpr int kGroup = kLanes == 16 ? 8 : 4;
 
 // ---- activations
 
-void quantize_tokens(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
-                     const QuantizedTokens& out) {
+// 32 values → bytes in order, scale, and the sums of the two halves' bytes.
+HWY_INLINE void quantize_block(const float* x, std::int8_t* q, float& scale, float (&sums)[2]) {
   const DF df;
   const DI32 di;
-  constexpr float kTiny = 1e-30f;  // below it a block counts as zero: 127 / amax must be finite
-  const std::int64_t group = out.group, first = begin / group;
-  std::int8_t* q = out.q + first * group * out.cols;
-  float* scale = out.scale + first * group * (out.cols / 32);
-  float* sum32 = out.sum32 + first * group * (out.cols / 32);
-  float* sum16 = out.sum16 + first * group * (out.cols / 16);
+  constexpr float kTiny = 1e-30f;  // below it a block counts as zero: 127 / most must be finite
+  constexpr int kParts = 32 / kLanes;
+  VF v[kParts];
+  VI32 bits = hn::Zero(di);  // magnitudes as integers, so that NaN counts as largest
+  for (int i = 0; i < kParts; ++i) {
+    v[i] = hn::LoadU(df, x + i * kLanes);
+    bits = hn::Max(bits, hn::BitCast(di, hn::Abs(v[i])));
+  }
+  const float most = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, bits)));
+  const bool finite = most <= std::numeric_limits<float>::max();
+  if (!finite || most < kTiny) {
+    std::memset(q, 0, 32);
+    scale = finite ? 0 : most;  // infinity and NaN stay visible: 0 times them is NaN
+    sums[0] = sums[1] = 0;
+    return;
+  }
+  scale = most / 127.0f;
+  const VF inverse = hn::Set(df, 127.0f / most);
+  VI32 half[2] = {hn::Zero(di), hn::Zero(di)};
+  for (int i = 0; i < kParts; ++i) {
+    const VI32 rounded = hn::NearestInt(hn::Mul(v[i], inverse));
+    half[2 * i / kParts] = hn::Add(half[2 * i / kParts], rounded);
+    const hn::Rebind<std::int8_t, DF> d8;
+    hn::StoreU(hn::DemoteTo(d8, rounded), d8, q + i * kLanes);
+  }
+  for (int i = 0; i < 2; ++i) sums[i] = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, half[i])));
+}
+
+void quantize_tokens(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
+                     const QuantizedTokens& out) {
+  const std::int64_t group = out.group, blocks = out.cols / 32;
+  std::int8_t* q = out.q + begin * out.cols;
+  float* scales = out.scale + begin * blocks;
+  float* sum32 = out.sum32 + begin * blocks;
+  float* sum16 = out.sum16 + begin * 2 * blocks;
   for (std::int64_t t = 0; t < group; ++t) {
-    const float* row = x + (begin + t) * x_stride;
-    for (std::int64_t b = 0; b < out.cols / 32; ++b) {
-      HWY_ALIGN std::int32_t rounded[32] = {};
-      float d = 0;
-      if (t < count) {
-        // As integers, so that NaN counts as largest.
-        VI32 bits = hn::Zero(di);
-        for (int i = 0; i < 32; i += kLanes) {
-          bits = hn::Max(bits, hn::BitCast(di, hn::Abs(hn::LoadU(df, row + 32 * b + i))));
-        }
-        const float most = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, bits)));
-        if (!(most <= std::numeric_limits<float>::max())) {
-          d = most;  // stays visible: 0 times it is NaN
-        } else if (most >= kTiny) {
-          d = most / 127.0f;
-          const VF inverse = hn::Set(df, 127.0f / most);
-          for (int i = 0; i < 32; i += kLanes) {
-            const VF v = hn::Mul(hn::LoadU(df, row + 32 * b + i), inverse);
-            hn::Store(hn::NearestInt(v), di, rounded + i);
-          }
-        }
-      }
-      std::int32_t sums[2] = {0, 0};
-      for (int i = 0; i < 32; ++i) sums[i / 16] += rounded[i];
-      for (int s = 0; s < 8; ++s) {
-        std::int8_t* word = q + ((8 * b + s) * group + t) * 4;
-        for (int i = 0; i < 4; ++i) word[i] = static_cast<std::int8_t>(rounded[4 * s + i]);
-      }
-      scale[b * group + t] = d;
-      sum16[2 * b * group + t] = d * static_cast<float>(sums[0]);
-      sum16[(2 * b + 1) * group + t] = d * static_cast<float>(sums[1]);
-      sum32[b * group + t] = d * static_cast<float>(sums[0] + sums[1]);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      HWY_ALIGN std::int8_t bytes[32] = {};
+      float scale = 0, sums[2] = {0, 0};
+      if (t < count) quantize_block(x + (begin + t) * x_stride + 32 * b, bytes, scale, sums);
+      for (int s = 0; s < 8; ++s) std::memcpy(q + ((8 * b + s) * group + t) * 4, bytes + 4 * s, 4);
+      scales[b * group + t] = scale;
+      sum16[2 * b * group + t] = scale * sums[0];
+      sum16[(2 * b + 1) * group + t] = scale * sums[1];
+      sum32[b * group + t] = scale * (sums[0] + sums[1]);
     }
   }
 }
@@ -236,7 +243,7 @@ HWY_INLINE void multiply_group(const std::uint8_t* codes, const float* scales, c
         HWY_UNROLL(2)
         for (int r = 0; r < kVectors; ++r) {
           const VI32 wide = Dot::widen(part[t][r]);
-          sum[t][r] = g == 0 ? wide : hn::Add(sum[t][r], wide);
+          sum[t][r] = g == 0 ? wide : in_order(hn::Add(sum[t][r], wide));
         }
       }
     }

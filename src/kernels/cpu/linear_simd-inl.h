@@ -46,6 +46,16 @@ HWY_INLINE VI8 broadcast_word(const std::int8_t* p) {
   return hn::BitCast(DI8(), hn::Set(DI32(), word));
 }
 
+// Names the value's register to the compiler: it then neither reassociates sums nor hoists products, which would spill
+// most of the accumulators.
+template <class V>
+HWY_INLINE V in_order(V v) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 // Products of unsigned codes (at most 63) or of signed bytes with signed activations. Acc is where products
 // add up; at most `fold` of them (see kFold below) before widen() makes 32-bit sums of it.
 #if HWY_TARGET == \
@@ -100,7 +110,9 @@ HWY_INLINE VI8 copy_sign_to(VI8 x, VI8 w) {
 struct DotUnsigned {
   using Acc = VI16;
   static HWY_INLINE Acc multiply(VU8 w, VI8 x) { return multiply_pairs(w, x); }
-  static HWY_INLINE Acc multiply_add(Acc acc, VU8 w, VI8 x) { return hn::Add(acc, multiply_pairs(w, x)); }
+  static HWY_INLINE Acc multiply_add(Acc acc, VU8 w, VI8 x) {
+    return in_order(hn::Add(acc, multiply_pairs(w, x)));
+  }
   static HWY_INLINE Acc add(Acc a, Acc b) { return hn::Add(a, b); }
   static HWY_INLINE VI32 widen(Acc a) { return add_pairs(a); }
 };
@@ -112,7 +124,7 @@ struct DotSigned {
     const VI8 signed_w = hn::BitCast(DI8(), w);
     return add_pairs(multiply_pairs(hn::BitCast(DU8(), hn::Abs(signed_w)), copy_sign_to(x, signed_w)));
   }
-  static HWY_INLINE Acc multiply_add(Acc acc, VU8 w, VI8 x) { return hn::Add(acc, multiply(w, x)); }
+  static HWY_INLINE Acc multiply_add(Acc acc, VU8 w, VI8 x) { return in_order(hn::Add(acc, multiply(w, x))); }
   static HWY_INLINE Acc add(Acc a, Acc b) { return hn::Add(a, b); }
   static HWY_INLINE VI32 widen(Acc a) { return a; }
 };
