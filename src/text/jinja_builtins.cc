@@ -165,7 +165,8 @@ std::vector<std::pair<Value, Value>> pairs_of(const Args& args, Budget& budget) 
     if (const Dict* dict = source.dict()) {
       items = dict->items;
     } else {
-      for (const Value& pair : iterate(source, budget)->items) {
+      const ListPtr pairs = iterate(source, budget);
+      for (const Value& pair : pairs->items) {
         const ListPtr two = iterate(pair, budget);
         if (two->items.size() != 2) fail("dict expects pairs of a key and a value");
         items.emplace_back(two->items[0], two->items[1]);

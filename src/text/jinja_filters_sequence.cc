@@ -150,7 +150,8 @@ Value sum_filter(const Value& value, const Args& args, Budget& budget) {
   const Value* start = args.find(1, "start");
   Value total = start != nullptr ? *start : Value{std::int64_t{0}};
   if (total.text() != nullptr) fail("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const Value& v : iterate(value, budget)->items) {
+  const ListPtr items = iterate(value, budget);
+  for (const Value& v : items->items) {
     const bool by_path = path != nullptr && !path->is_none();
     total = arithmetic("+", total, by_path ? path_of(v, *path, nullptr, budget) : v, budget);
   }
@@ -180,7 +181,8 @@ Value batch_filter(const Value& value, const Args& args, Budget& budget) {
   if (size < 1) fail("batch: linecount must be at least 1");
   const Value* fill = args.find(1, "fill_with");
   std::vector<Value> rows, row;
-  for (const Value& v : iterate(value, budget)->items) {
+  const ListPtr items = iterate(value, budget);
+  for (const Value& v : items->items) {
     if (static_cast<std::int64_t>(row.size()) == size)
       rows.push_back(make_list(std::exchange(row, {}), budget));
     row.push_back(v);
@@ -245,7 +247,8 @@ Value select_filter(const Value& value, const Args& args, Budget& budget) {
   const std::string test = text_argument(args, skip, "test", "", budget);
   const Args rest = rest_of(args, skip + 1);
   std::vector<Value> out;
-  for (const Value& v : iterate(value, budget)->items) {
+  const ListPtr items = iterate(value, budget);
+  for (const Value& v : items->items) {
     budget.step();
     const Value subject = kByAttribute ? path_of(v, args.positional[0], nullptr, budget) : v;
     const bool passes = tested ? apply_test(test, subject, rest, budget) : truthy(subject);
