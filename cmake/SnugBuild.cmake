@@ -34,7 +34,8 @@ endif()
 if(SNUG_FUZZ)  # coverage and checks in every library; fuzz/ adds libFuzzer's main
   set(SNUG_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
-  target_compile_options(snug_flags INTERFACE ${SNUG_FUZZ_FLAGS})
+  # The list above has warnings that only GCC knows.
+  target_compile_options(snug_flags INTERFACE ${SNUG_FUZZ_FLAGS} -Wno-unknown-warning-option)
   target_link_options(snug_flags INTERFACE ${SNUG_FUZZ_FLAGS})
 endif()
 
