@@ -190,6 +190,15 @@ Value round_filter(const Value& value, const Args& args, Budget& budget) {
   return {std::strtod(buffer, nullptr)};
 }
 
+// % flags width .precision, each at most once and in this order: what snprintf may be given.
+bool well_formed(std::string_view spec) {
+  std::size_t i = std::min(spec.find_first_not_of("-+ 0#", 1), spec.size());
+  i = std::min(spec.find_first_not_of("0123456789", i), spec.size());
+  if (i < spec.size() && spec[i] == '.')
+    i = std::min(spec.find_first_not_of("0123456789", i + 1), spec.size());
+  return i == spec.size();
+}
+
 constexpr Builtin kTextFilters[] = {
     {"upper", convert_filter<to_upper>},
     {"lower", convert_filter<to_lower>},
@@ -302,6 +311,7 @@ std::string percent_format(std::string_view format, const std::vector<Value>& va
       out += '%';
       continue;
     }
+    if (!well_formed(spec)) fail("format: '" + spec + "' is not a format");
     if (spec.size() > 12 || digits.size() > 6) fail("format: width or precision is too large");
     if (used >= values.size()) fail("not enough arguments for format string");
     const Value& value = values[used++];

@@ -142,6 +142,7 @@ TEST(ChatTemplate, EndsWhateverTheTemplateDoes) {
       "{{ [[]]|tojson(indent=10**12) }}",
       "{{ '%999999999d' % 1 }}",
       "{{ 2 ** 63 }}",
+      "{{ '%5.-3d' % 1 }}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f(n) %}{{ f(n) ~ f(n) }}{% endmacro %}{{ f(1) }}",
       "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(40) }}",
