@@ -207,7 +207,7 @@ Status check_layout(std::vector<HeaderEntry>& entries, std::uint64_t data_begin,
   std::uint64_t end = 0;
   const HeaderEntry* previous = nullptr;
   for (HeaderEntry& entry : entries) {
-    const auto [begin, stop] = entry.offsets;
+    const std::uint64_t begin = entry.offsets[0], stop = entry.offsets[1];
     const auto refuse = [&](std::string_view why) {
       return bad_file(file,
                       fmt::format("tensor {}: data_offsets [{}, {}] {}", entry.tensor.name, begin, stop, why),
