@@ -37,21 +37,18 @@ double ByteProducts(std::int64_t rounds, int* sink) {
   return 0;
 #else
   const VU8 w = hn::Set(DU8(), static_cast<std::uint8_t>(*sink));
-  VI8 x[4];
-  for (int i = 0; i < 4; ++i) x[i] = hn::Set(DI8(), static_cast<std::int8_t>(*sink + i));
-  DotUnsigned::Acc acc[8];
-  for (int i = 0; i < 8; ++i) acc[i] = DotUnsigned::multiply(w, x[i % 4]);
+  VI8 x = hn::Set(DI8(), static_cast<std::int8_t>(*sink));
+  DotUnsigned::Acc a0 = DotUnsigned::multiply(w, x), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
+                   a7 = a0;
+  const auto step = [&](DotUnsigned::Acc& acc) HWY_ATTR {
+    x = in_order(x);  // a new value, as far as the compiler knows
+    acc = DotUnsigned::multiply_add(acc, w, x);
+  };
   for (std::int64_t r = 0; r < rounds; ++r) {
-    HWY_UNROLL(8)
-    for (int i = 0; i < 8; ++i) {
-#if defined(__x86_64__)
-      __asm__ volatile("" : "+v"(x[i % 4].raw));  // a new value, as far as the compiler knows
-#endif
-      acc[i] = DotUnsigned::multiply_add(acc[i], w, x[i % 4]);
-    }
+    step(a0), step(a1), step(a2), step(a3), step(a4), step(a5), step(a6), step(a7);
   }
-  for (int i = 1; i < 8; ++i) acc[0] = DotUnsigned::add(acc[0], acc[i]);
-  *sink = hn::GetLane(DotUnsigned::widen(acc[0]));
+  for (const DotUnsigned::Acc& acc : {a1, a2, a3, a4, a5, a6, a7}) a0 = DotUnsigned::add(a0, acc);
+  *sink = hn::GetLane(DotUnsigned::widen(a0));
   return 2.0 * 8 * static_cast<double>(rounds) * 4 * kLanes;
 #endif
 }
@@ -159,7 +156,7 @@ double time_product(const Weights& w, std::int64_t tokens, ThreadPool& pool, Pre
   double best = 1e9;
   std::size_t next = 0;
   const double stop = seconds(pool.size()) + 0.4;
-  const int calls = tokens > 1 ? 1 : static_cast<int>(std::min<std::size_t>(16, w.views.size()));
+  const int calls = tokens > 1 ? 1 : 16;
   while (seconds(pool.size()) < stop) {
     const double begin = seconds(pool.size());
     for (int i = 0; i < calls; ++i) {

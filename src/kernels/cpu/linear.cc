@@ -18,16 +18,23 @@
 namespace snug::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kMaxPanelRows = 32;
 constexpr std::int64_t kMaxGroup = 8;
 constexpr std::int64_t kFewTokens = 12;        // up to here a float panel costs more than it saves
 constexpr std::int64_t kDecodeColumns = 1024;  // columns of rows decoded at once
 constexpr std::int64_t kDecodeRows = 4;
+// Many tokens: activations of a few tokens (in L1) pass by this many unpacked panels (in L2) before the next
+// few.
+constexpr std::int64_t kPanelsAtOnce = 4;
+constexpr std::int64_t kTokensAtOnce = 8;  // a multiple of every group
+constexpr std::int64_t kFloatTokensAtOnce = 12;
 
 // Of one thread. The parts of one way share the space with those of the others.
-constexpr std::int64_t kScratchBytes =
-    std::max({kQuantChunkBytes + kQuantChunkBytes / 16 * 8, kFloatChunk* kMaxPanelRows * 4 + kFloatChunk * 4,
-              kDecodeColumns* kDecodeRows * 4});
+constexpr std::int64_t kQuantScratch = kQuantChunkBytes + kQuantChunkBytes / 16 * 8;
+std::int64_t scratch_bytes(std::int64_t panel_rows) {
+  return std::max({kPanelsAtOnce * kQuantScratch,
+                   kPanelsAtOnce * kFloatChunk * panel_rows * 4 + kFloatChunk * 4,
+                   kDecodeColumns * kDecodeRows * 4});
+}
 
 std::int64_t one_token_bytes(std::int64_t cols) {
   return align_up(QuantizedTokens::bytes(1, align_up(cols, 32)));
@@ -65,32 +72,35 @@ struct Job {
   FloatKernels floats;
 };
 
-// One panel of one output and a range of tokens.
+// Some panels of one output and a range of tokens.
 struct Piece {
   const LinearOutput& out;
-  std::int64_t panel = 0, begin = 0, end = 0;
+  std::int64_t panel = 0, panels = 1;
+  std::int64_t begin = 0, end = 0;
 };
 
-const std::uint8_t* packed_panel(const WeightView& w, std::int64_t panel, int panel_rows) {
+// Column `first` of a packed panel; `first` begins a unit.
+const std::uint8_t* packed_panel(const WeightView& w, std::int64_t panel, int panel_rows,
+                                 std::int64_t first = 0) {
   const PackedFormat packed = packed_format(w.format);
-  const std::int64_t bytes = w.cols / packed.unit_columns() * packed.unit_bytes(panel_rows);
-  return reinterpret_cast<const std::uint8_t*>(w.data) + panel * bytes;
+  return reinterpret_cast<const std::uint8_t*>(w.data) + panel * packed.panel_bytes(w.cols, panel_rows) +
+         packed.panel_bytes(first, panel_rows);
 }
 
-PanelOut panel_out(const Piece& piece, int panel_rows) {
-  const std::int64_t row = piece.panel * panel_rows;
+PanelOut panel_out(const Piece& piece, std::int64_t i, int panel_rows) {
+  const std::int64_t row = (piece.panel + i) * panel_rows;
   return {piece.out.y + row, piece.out.y_stride,
           static_cast<int>(std::min<std::int64_t>(panel_rows, piece.out.weight.rows - row))};
 }
 
 void start_sums(const Piece& piece, int panel_rows) {
-  const PanelOut to = panel_out(piece, panel_rows);
-  const float* bias = piece.out.bias == nullptr ? nullptr : piece.out.bias + piece.panel * panel_rows;
+  const std::int64_t row = piece.panel * panel_rows;
+  const std::int64_t rows = std::min(piece.panels * panel_rows, piece.out.weight.rows - row);
   for (std::int64_t t = piece.begin; t < piece.end; ++t) {
-    float* y = to.y + t * to.stride;
-    if (!piece.out.add) std::fill_n(y, to.rows, 0.0f);
-    if (bias != nullptr) {
-      for (int r = 0; r < to.rows; ++r) y[r] += bias[r];
+    float* y = piece.out.y + t * piece.out.y_stride + row;
+    if (!piece.out.add) std::fill_n(y, rows, 0.0f);
+    if (piece.out.bias != nullptr) {
+      for (std::int64_t r = 0; r < rows; ++r) y[r] += piece.out.bias[row + r];
     }
   }
 }
@@ -98,31 +108,53 @@ void start_sums(const Piece& piece, int panel_rows) {
 void multiply_integers(const Piece& piece, const QuantKernels& k, const QuantizedTokens& x,
                        std::byte* scratch) {
   const WeightView& w = piece.out.weight;
-  const PackedFormat packed = packed_format(w.format);
-  const std::uint8_t* panel = packed_panel(w, piece.panel, k.panel_rows);
   const std::int64_t chunk = kQuantChunkBytes / k.panel_rows;
-  auto* codes = reinterpret_cast<std::uint8_t*>(scratch);
-  auto* scales = reinterpret_cast<float*>(scratch + kQuantChunkBytes);
+  const auto codes = [&](std::int64_t i) {
+    return reinterpret_cast<std::uint8_t*>(scratch + i * kQuantScratch);
+  };
+  const auto scales = [&](std::int64_t i) { return reinterpret_cast<float*>(codes(i) + kQuantChunkBytes); };
   for (std::int64_t first = 0; first < w.cols; first += chunk) {
     const std::int64_t columns = std::min(chunk, w.cols - first);
-    k.unpack(panel + first / packed.unit_columns() * packed.unit_bytes(k.panel_rows), columns, codes, scales);
-    k.multiply(codes, scales, x, first, columns, piece.begin, piece.end, panel_out(piece, k.panel_rows));
+    for (std::int64_t i = 0; i < piece.panels; ++i) {
+      k.unpack(packed_panel(w, piece.panel + i, k.panel_rows, first), columns, codes(i), scales(i));
+    }
+    for (std::int64_t t = piece.begin; t < piece.end; t += kTokensAtOnce) {
+      for (std::int64_t i = 0; i < piece.panels; ++i) {
+        k.multiply(codes(i), scales(i), x, first, columns, t, std::min(t + kTokensAtOnce, piece.end),
+                   panel_out(piece, i, k.panel_rows));
+      }
+    }
+  }
+}
+
+float* float_panel(std::byte* scratch, std::int64_t i, int panel_rows) {
+  return reinterpret_cast<float*>(scratch) + i * kFloatChunk * panel_rows;
+}
+
+// Columns [first, first + columns) of all tokens times the float panels in scratch.
+void multiply_floats(const Job& job, const Piece& piece, std::int64_t first, std::int64_t columns,
+                     std::byte* scratch) {
+  const int panel_rows = job.floats.panel_rows;
+  for (std::int64_t t = piece.begin; t < piece.end; t += kFloatTokensAtOnce) {
+    for (std::int64_t i = 0; i < piece.panels; ++i) {
+      PanelOut to = panel_out(piece, i, panel_rows);
+      to.y += t * to.stride;
+      job.floats.multiply(float_panel(scratch, i, panel_rows), columns, job.p.x + t * job.p.x_stride + first,
+                          job.p.x_stride, std::min(kFloatTokensAtOnce, piece.end - t), to);
+    }
   }
 }
 
 // Packed weights, decoded.
 void multiply_decoded(const Job& job, const Piece& piece, const QuantKernels& k, std::byte* scratch) {
   const WeightView& w = piece.out.weight;
-  const PackedFormat packed = packed_format(w.format);
-  const std::uint8_t* data = packed_panel(w, piece.panel, k.panel_rows);
-  auto* panel = reinterpret_cast<float*>(scratch);
-  PanelOut to = panel_out(piece, k.panel_rows);
-  to.y += piece.begin * to.stride;
   for (std::int64_t first = 0; first < w.cols; first += kFloatChunk) {
     const std::int64_t columns = std::min(kFloatChunk, w.cols - first);
-    k.decode(data + first / packed.unit_columns() * packed.unit_bytes(k.panel_rows), columns, panel);
-    job.floats.multiply(panel, columns, job.p.x + piece.begin * job.p.x_stride + first, job.p.x_stride,
-                        piece.end - piece.begin, to);
+    for (std::int64_t i = 0; i < piece.panels; ++i) {
+      k.decode(packed_panel(w, piece.panel + i, k.panel_rows, first), columns,
+               float_panel(scratch, i, k.panel_rows));
+    }
+    multiply_floats(job, piece, first, columns, scratch);
   }
 }
 
@@ -131,7 +163,7 @@ void multiply_few(const Job& job, const Piece& piece, std::byte* scratch) {
   const WeightView& w = piece.out.weight;
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
-  const PanelOut to = panel_out(piece, job.floats.panel_rows);
+  const PanelOut to = panel_out(piece, 0, job.floats.panel_rows);
   const std::byte* rows = w.data + piece.panel * job.floats.panel_rows * row_bytes;
   const float* x = job.p.x + piece.begin * job.p.x_stride;
   float* y = to.y + piece.begin * to.stride;
@@ -156,30 +188,31 @@ void multiply_few(const Job& job, const Piece& piece, std::byte* scratch) {
   }
 }
 
-// Rows as files have them, turned into a panel.
+// Rows as files have them, turned into panels.
 void multiply_rows(const Job& job, const Piece& piece, std::byte* scratch) {
   const WeightView& w = piece.out.weight;
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
-  PanelOut to = panel_out(piece, job.floats.panel_rows);
-  to.y += piece.begin * to.stride;
-  const std::byte* rows = w.data + piece.panel * job.floats.panel_rows * row_bytes;
-  auto* panel = reinterpret_cast<float*>(scratch);
-  std::byte* decoded = scratch + kFloatChunk * kMaxPanelRows * 4;
-  if (to.rows < job.floats.panel_rows) std::memset(panel, 0, kFloatChunk * kMaxPanelRows * 4);
+  const int panel_rows = job.floats.panel_rows;
+  std::byte* decoded = scratch + kPanelsAtOnce * kFloatChunk * panel_rows * 4;
   for (std::int64_t first = 0; first < w.cols; first += kFloatChunk) {
     const std::int64_t columns = std::min(kFloatChunk, w.cols - first);
-    for (int r = 0; r < to.rows; ++r) {
-      const std::byte* row = rows + r * row_bytes + quant::bytes_of(w.format, first);
-      if (is_number(w.format)) {
-        job.floats.transpose_row(dtype_of(w.format), row, columns, panel + r);
-      } else {
-        info.decode(row, reinterpret_cast<float*>(decoded), columns);
-        job.floats.transpose_row(DType::f32, decoded, columns, panel + r);
+    for (std::int64_t i = 0; i < piece.panels; ++i) {
+      float* panel = float_panel(scratch, i, panel_rows);
+      const int rows = panel_out(piece, i, panel_rows).rows;
+      if (rows < panel_rows) std::fill_n(panel, kFloatChunk * panel_rows, 0.0f);
+      for (int r = 0; r < rows; ++r) {
+        const std::byte* row =
+            w.data + ((piece.panel + i) * panel_rows + r) * row_bytes + quant::bytes_of(w.format, first);
+        if (is_number(w.format)) {
+          job.floats.transpose_row(dtype_of(w.format), row, columns, panel + r);
+        } else {
+          info.decode(row, reinterpret_cast<float*>(decoded), columns);
+          job.floats.transpose_row(DType::f32, decoded, columns, panel + r);
+        }
       }
     }
-    job.floats.multiply(panel, columns, job.p.x + piece.begin * job.p.x_stride + first, job.p.x_stride,
-                        piece.end - piece.begin, to);
+    multiply_floats(job, piece, first, columns, scratch);
   }
 }
 
@@ -189,8 +222,10 @@ void compute(const Job& job, const Piece& piece, const QuantKernels& k, const Qu
   const bool packed = piece.out.weight.layout == Layout::packed;
   if (uses_integers(piece.out, job.p.precision)) {
     if (job.p.tokens == 1) {
-      k.multiply_one(packed_panel(piece.out.weight, piece.panel, k.panel_rows), x,
-                     panel_out(piece, k.panel_rows));
+      for (std::int64_t i = 0; i < piece.panels; ++i) {
+        k.multiply_one(packed_panel(piece.out.weight, piece.panel + i, k.panel_rows), x,
+                       panel_out(piece, i, k.panel_rows));
+      }
     } else {
       multiply_integers(piece, k, x, scratch);
     }
@@ -203,67 +238,56 @@ void compute(const Job& job, const Piece& piece, const QuantKernels& k, const Qu
   }
 }
 
-std::int64_t panels_of(const LinearOutput& out, int panel_rows) {
-  return (out.weight.rows + panel_rows - 1) / panel_rows;
+// How a call's work is cut.
+struct Cut {
+  std::int64_t panels_at_once = 1, tokens_at_once = 1;
+
+  std::int64_t pieces(const LinearOutput& out, int panel_rows, std::int64_t tokens) const {
+    const std::int64_t rows = panels_at_once * panel_rows;
+    return (out.weight.rows + rows - 1) / rows * ((tokens + tokens_at_once - 1) / tokens_at_once);
+  }
+};
+
+Cut choose_cut(const LinearParams& p, int panel_rows, int threads) {
+  if (p.tokens <= kFewTokens) return {1, p.tokens};
+  Cut cut{kPanelsAtOnce, p.tokens};
+  std::int64_t pieces = 0;
+  for (const LinearOutput& out : p.outputs) pieces += cut.pieces(out, panel_rows, p.tokens);
+  // Blocks of tokens where panels alone would not feed the threads.
+  if (threads > 1 && pieces < 4 * threads) {
+    cut.tokens_at_once = std::max<std::int64_t>(24, align_up(p.tokens * pieces / (4 * threads), 24));
+  }
+  return cut;
 }
 
 // Pieces [begin, end) of all; an output's pieces go block of tokens by block of tokens.
-void compute_range(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t block,
+void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int64_t end,
                    const QuantizedTokens& x, std::byte* scratch) {
-  const std::int64_t blocks = (job.p.tokens + block - 1) / block;
+  const int panel_rows = job.floats.panel_rows;
   std::int64_t offset = 0;
   for (const LinearOutput& out : job.p.outputs) {
-    const std::int64_t panels = panels_of(out, job.floats.panel_rows);
+    const std::int64_t pieces = cut.pieces(out, panel_rows, job.p.tokens);
+    const std::int64_t panels = (out.weight.rows + panel_rows - 1) / panel_rows;
+    const std::int64_t across = (panels + cut.panels_at_once - 1) / cut.panels_at_once;
     const QuantKernels k = quant_kernels(out.weight.format);
-    for (std::int64_t i = std::max(begin, offset); i < std::min(end, offset + panels * blocks); ++i) {
-      const std::int64_t first = (i - offset) / panels * block;
-      compute(job, {out, (i - offset) % panels, first, std::min(job.p.tokens, first + block)}, k, x, scratch);
+    for (std::int64_t i = std::max(begin, offset); i < std::min(end, offset + pieces); ++i) {
+      const std::int64_t panel = (i - offset) % across * cut.panels_at_once;
+      const std::int64_t token = (i - offset) / across * cut.tokens_at_once;
+      compute(job,
+              {out, panel, std::min(cut.panels_at_once, panels - panel), token,
+               std::min(job.p.tokens, token + cut.tokens_at_once)},
+              k, x, scratch);
     }
-    offset += panels * blocks;
+    offset += pieces;
   }
 }
 
 }  // namespace
 
-std::int64_t packed_bytes(quant::Format format, std::int64_t rows, std::int64_t cols) {
-  const int panel_rows = quant_kernels(format).panel_rows;
-  const PackedFormat packed = packed_format(format);
-  if (panel_rows == 0 || packed.codes == Codes::none || cols % packed.unit_columns() != 0) return 0;
-  return (rows + panel_rows - 1) / panel_rows * (cols / packed.unit_columns()) *
-         packed.unit_bytes(panel_rows);
-}
-
-void pack_rows(const Stream& stream, const WeightView& source, std::byte* packed_data) {
-  const PackedFormat packed = packed_format(source.format);
-  const int panel_rows = quant_kernels(source.format).panel_rows;
-  const std::int64_t units = source.cols / packed.unit_columns();
-  const std::int64_t unit_bytes = quant::bytes_of(source.format, packed.unit_columns());
-  const std::int64_t panels = (source.rows + panel_rows - 1) / panel_rows;
-  std::atomic<std::int64_t> next{0};
-  run(stream.pool, [&](int) {
-    UnpackedUnit unit;
-    for (std::int64_t panel = next.fetch_add(1); panel < panels; panel = next.fetch_add(1)) {
-      const std::int64_t first = panel * panel_rows;
-      const int rows = static_cast<int>(std::min<std::int64_t>(panel_rows, source.rows - first));
-      const auto* in = reinterpret_cast<const std::uint8_t*>(source.data) + first * units * unit_bytes;
-      auto* out =
-          reinterpret_cast<std::uint8_t*>(packed_data) + panel * units * packed.unit_bytes(panel_rows);
-      if (rows < panel_rows)
-        std::memset(out, 0, static_cast<std::size_t>(units * packed.unit_bytes(panel_rows)));
-      for (std::int64_t u = 0; u < units; ++u, out += packed.unit_bytes(panel_rows)) {
-        for (int r = 0; r < rows; ++r) {
-          unpack_unit(source.format, in + (r * units + u) * unit_bytes, unit);
-          write_unit(packed, unit, panel_rows, r, out);
-        }
-      }
-    }
-  });
-}
-
 std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads) {
   const std::int64_t cols = align_up(max_cols, 32);
   const std::int64_t shared = align_up(QuantizedTokens::bytes(align_up(max_tokens, kMaxGroup), cols));
-  return shared + threads * (align_up(kScratchBytes) + one_token_bytes(cols));
+  return shared + threads * (align_up(scratch_bytes(kMaxPanelRows)) + one_token_bytes(cols));
 }
 
 void linear(const LinearParams& p) {
@@ -273,15 +297,17 @@ void linear(const LinearParams& p) {
   assert(p.workspace_bytes >= linear_workspace_bytes(p.tokens, cols, threads));
   const FloatKernels floats = float_kernels();
   const QuantKernels any = quant_kernels(quant::Format::q4_0);
+  const Cut cut = choose_cut(p, floats.panel_rows, threads);
   bool integers = false;
-  std::int64_t panels = 0;
+  std::int64_t pieces = 0;
   for (const LinearOutput& out : p.outputs) {
     integers = integers || uses_integers(out, p.precision);
-    panels += panels_of(out, floats.panel_rows);
+    pieces += cut.pieces(out, floats.panel_rows, p.tokens);
   }
 
+  const std::int64_t thread_scratch = align_up(scratch_bytes(floats.panel_rows));
   Arena arena(p.workspace, p.workspace_bytes);
-  std::byte* scratch = arena.take<std::byte>(threads * align_up(kScratchBytes));
+  std::byte* scratch = arena.take<std::byte>(threads * thread_scratch);
   QuantizedTokens shared;
   std::byte* own = nullptr;
   if (integers && p.tokens == 1) {
@@ -304,12 +330,7 @@ void linear(const LinearParams& p) {
     }
   }
 
-  // Blocks of tokens where panels alone would not feed the threads; a multiple of every group.
-  std::int64_t block = p.tokens;
-  if (p.tokens > kFewTokens && panels < 4 * threads) {
-    block = std::max<std::int64_t>(32, align_up((p.tokens * panels + 4 * threads - 1) / (4 * threads), 32));
-  }
-  const std::int64_t pieces = panels * ((p.tokens + block - 1) / block);
+  // Small steps even out the threads' loads; one token's are tiny, so that several go together.
   const std::int64_t grain = p.tokens > 1 ? 1 : std::max<std::int64_t>(1, pieces / (8 * threads));
   const Job job{p, floats};
   std::atomic<std::int64_t> next{0};
@@ -322,39 +343,9 @@ void linear(const LinearParams& p) {
     for (;;) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= pieces) return;
-      compute_range(job, begin, std::min(pieces, begin + grain), block, x,
-                    scratch + worker * align_up(kScratchBytes));
+      compute_range(job, cut, begin, std::min(pieces, begin + grain), x, scratch + worker * thread_scratch);
     }
   });
-}
-
-void embedding(const EmbeddingParams& p) {
-  const WeightView& w = p.table;
-  const QuantKernels k = quant_kernels(w.format);
-  const PackedFormat packed = packed_format(w.format);
-  const quant::FormatInfo& info = quant::info(w.format);
-  const auto gather = [&](std::int64_t token) {
-    const std::int64_t row = p.ids[token];
-    float* y = p.y + token * w.cols;
-    if (w.layout == Layout::rows) {
-      info.decode(w.data + row * quant::bytes_of(w.format, w.cols), y, w.cols);
-      return;
-    }
-    alignas(64) float panel[256 * kMaxPanelRows];
-    const std::uint8_t* unit = packed_panel(w, row / k.panel_rows, k.panel_rows);
-    const int columns = packed.unit_columns();
-    for (std::int64_t first = 0; first < w.cols; first += columns, unit += packed.unit_bytes(k.panel_rows)) {
-      k.decode(unit, columns, panel);
-      for (int i = 0; i < columns; ++i) y[first + i] = panel[i * k.panel_rows + row % k.panel_rows];
-    }
-  };
-  if (p.stream.pool == nullptr) {
-    for (std::int64_t t = 0; t < p.tokens; ++t) gather(t);
-  } else {
-    p.stream.pool->parallel_for(p.tokens, 8, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t t = begin; t < end; ++t) gather(t);
-    });
-  }
 }
 
 const char* target_name() {

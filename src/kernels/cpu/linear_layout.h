@@ -69,6 +69,9 @@ struct PackedFormat {
   constexpr int unit_bytes(int panel_rows) const {
     return header_bytes(panel_rows) + subs * sub_bytes(panel_rows);
   }
+  constexpr std::int64_t panel_bytes(std::int64_t cols, int panel_rows) const {
+    return cols / unit_columns() * unit_bytes(panel_rows);
+  }
   // Columns that share one scale.
   constexpr int block() const { return scales_per_sub == 2 ? 16 : 32; }
 };

@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_quant.cc"
 #include "hwy/foreach_target.h"
 //
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/linear_codes-inl.h"
 #include "kernels/cpu/linear_kernels.h"
@@ -125,6 +126,9 @@ struct SubSums {
   }
 };
 
+// How far ahead the one panel that streams by is asked for: memory is slower than the hardware guesses.
+constexpr int kPrefetch = 2048;
+
 template <quant::Format kFormat>
 void multiply_one(const std::uint8_t* panel, const QuantizedTokens& x, PanelOut out) {
   using P = Panel<kFormat>;
@@ -142,6 +146,7 @@ void multiply_one(const std::uint8_t* panel, const QuantizedTokens& x, PanelOut 
     const std::uint8_t* sub = unit + P::kHeader;
     for (int s = 0; s < P::kPacked.subs; ++s, sub += P::kSub, q += 32, sum += P::kBlocks) {
       const std::uint8_t* planes = sub + P::kPlanes;
+      for (int i = 0; i < P::kSub; i += 64) hwy::Prefetch(sub + kPrefetch + i);
       SubSums<P::kCodes> sums[kVectors];
       const auto step = [&]<int kStep>() HWY_ATTR {
         const VI8 x_low = broadcast_word(q + 4 * kStep), x_high = broadcast_word(q + 16 + 4 * kStep);

@@ -46,8 +46,8 @@ HWY_INLINE VI8 broadcast_word(const std::int8_t* p) {
   return hn::BitCast(DI8(), hn::Set(DI32(), word));
 }
 
-// Names the value's register to the compiler: it then neither reassociates sums nor hoists products, which would spill
-// most of the accumulators.
+// Names the value's register to the compiler: it then neither reassociates sums nor hoists products, which
+// would spill most of the accumulators.
 template <class V>
 HWY_INLINE V in_order(V v) {
 #if defined(__x86_64__)
