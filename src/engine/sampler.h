@@ -15,7 +15,8 @@ namespace snug::engine {
 
 struct TokenLogprob {
   std::int32_t token = 0;
-  float logprob = 0;  // of the model's own distribution: before penalties, bias, temperature and filters, as OpenAI's
+  float logprob =
+      0;  // of the model's own distribution: before penalties, bias, temperature and filters, as OpenAI's
 };
 
 struct Sampled {
@@ -42,11 +43,11 @@ class TokenCounts {
 // Reusable per thread; holds scratch of the vocabulary's size.
 class Sampler {
  public:
-  // `logits` (vocab) is changed in place. `seed` and `step` (0 for a sequence's first new token) fix the draw: the same
-  // pair gives the same token whatever else runs. Only ids < `usable_vocab` can be drawn (the padded tail of the
-  // vocabulary has no text). Ties in greedy go to the lowest id.
-  // Order (vLLM's): repetition, frequency and presence penalties, logit bias, temperature, min_p, top_k, top_p, draw.
-  // failed "non-finite logits …" if any usable logit is NaN or +inf, or all are -inf.
+  // `logits` (vocab) is changed in place. `seed` and `step` (0 for a sequence's first new token) fix the
+  // draw: the same pair gives the same token whatever else runs. Only ids < `usable_vocab` can be drawn (the
+  // padded tail of the vocabulary has no text). Ties in greedy go to the lowest id. Order (vLLM's):
+  // repetition, frequency and presence penalties, logit bias, temperature, min_p, top_k, top_p, draw. failed
+  // "non-finite logits …" if any usable logit is NaN or +inf, or all are -inf.
   Result<Sampled> sample(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts,
                          std::uint64_t seed, std::uint64_t step, int usable_vocab);
 

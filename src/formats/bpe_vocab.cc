@@ -59,7 +59,7 @@ bool BpeVocab::add_merge_line(std::string_view line) {
   return true;
 }
 
-Status fill_spec(BpeVocab vocab, std::string_view name, text::TokenizerSpec& spec) {
+Status fill_spec(BpeVocab vocab, std::string_view name, UnknownMerges unknown, text::TokenizerSpec& spec) {
   SNUG_TRY(fill_tokens(vocab, name, spec.tokens));
   vocab.texts = {};
   vocab.entries = {};
@@ -74,6 +74,7 @@ Status fill_spec(BpeVocab vocab, std::string_view name, text::TokenizerSpec& spe
     const auto left = both.substr(0, merge.left), right = both.substr(merge.left);
     const text::TokenizerSpec::Merge found{ids.find(left), ids.find(right), ids.find(both)};
     if (found.left < 0 || found.right < 0 || found.result < 0) {
+      if (unknown == UnknownMerges::skip) continue;
       const auto missing = found.left < 0 ? left : found.right < 0 ? right : both;
       return bad_file(
           name,

@@ -34,9 +34,13 @@ struct BpeVocab {
   [[nodiscard]] bool add_merge_line(std::string_view line);
 };
 
-// Fills spec.tokens and spec.merges. bad_file if two tokens share an id, ids are absurd, or a merge names no
-// token.
-Status fill_spec(BpeVocab vocab, std::string_view name, text::TokenizerSpec& spec);
+// A merge that names no token: Hugging Face's loader refuses the file; llama.cpp, whose files GGUF are,
+// leaves such a merge out, since it can never apply.
+enum class UnknownMerges { refuse, skip };
+
+// Fills spec.tokens and spec.merges. bad_file if two tokens share an id, ids are absurd, or (refuse) a merge
+// names no token.
+Status fill_spec(BpeVocab vocab, std::string_view name, UnknownMerges unknown, text::TokenizerSpec& spec);
 
 // merges.txt: one merge a line; a first line "#version…" does not count.
 Status read_merges_text(std::string_view text, std::string_view name, BpeVocab& vocab);

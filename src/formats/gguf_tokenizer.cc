@@ -106,7 +106,7 @@ Result<TokenizerFiles> read_gguf_tokenizer(const Gguf& gguf) {
   BpeVocab vocab;
   SNUG_TRY(read_tokens(gguf, vocab, spec.added));
   SNUG_TRY(read_merges(gguf, vocab));
-  SNUG_TRY(fill_spec(std::move(vocab), gguf.name, spec));
+  SNUG_TRY(fill_spec(std::move(vocab), gguf.name, UnknownMerges::skip, spec));
   SNUG_TRY(read_pre(gguf, spec));
 
   const auto last = static_cast<std::int64_t>(spec.tokens.size()) - 1;

@@ -77,7 +77,8 @@ Status read_added_tokens_json(const fs::path& path, text::TokenizerSpec& spec) {
   SNUG_ASSIGN(const Json added, read_json_object(path));
   for (const auto& [content, value] : added.items()) {
     SNUG_ASSIGN(const auto id, required_int(added, content, path.string(), 0, text::kMaxTokenId));
-    const auto is_same = [&](const text::AddedToken& a) { return a.content == content; };
+    const std::string& text = content;  // clang 14 cannot capture a structured binding
+    const auto is_same = [&](const text::AddedToken& a) { return a.content == text; };
     if (content.empty() || std::any_of(spec.added.begin(), spec.added.end(), is_same)) continue;
     spec.added.push_back({.id = static_cast<text::TokenId>(id), .content = content, .special = true});
   }
@@ -130,7 +131,7 @@ Result<text::TokenizerSpec> read_vocab_and_merges(const fs::path& folder, const 
     }
     SNUG_TRY(read_merges_text(as_text(file), merges_path.string(), vocab));
   }
-  SNUG_TRY(fill_spec(std::move(vocab), merges_path.string(), spec));
+  SNUG_TRY(fill_spec(std::move(vocab), merges_path.string(), UnknownMerges::refuse, spec));
   SNUG_TRY(read_class(config, config_name, spec));
   return spec;
 }

@@ -243,7 +243,7 @@ Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view text, std::str
   SNUG_TRY(read_model(root["model"], name, spec, unk));
   if (vocab.entries.empty())
     return wrong(name, "model.vocab", "an object of tokens and their ids, not empty");
-  SNUG_TRY(fill_spec(std::move(vocab), name, spec));
+  SNUG_TRY(fill_spec(std::move(vocab), name, UnknownMerges::refuse, spec));
   const auto part = [&](const char* field) { return root.contains(field) ? root[field] : Json(); };
   SNUG_TRY(read_normalizer(part("normalizer"), name, spec));
   SNUG_TRY(read_pre_tokenizer(part("pre_tokenizer"), name, spec));
