@@ -1,7 +1,8 @@
 // y = x · Wᵀ (+ bias): weights in any number format, activations and results in float32.
 //
-// A weight is used in place (row-major blocks, as files have it) or in a packed layout made once at load, in which
-// rows are interleaved so that one activation load feeds many accumulators. Packing never changes a value.
+// A weight is used in place (row-major blocks, as files have it) or in a packed layout made once at load, in
+// which rows are interleaved so that one activation load feeds many accumulators. Packing never changes a
+// value.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ struct WeightView {
 };
 
 // exact: activations stay float32 and weights are decoded to float32 (what --dtype float32 asks for).
-// fast: the kernel may round activations to 8 bits per 32-block (quantised weights) or to bfloat16 (bf16 weights on CPUs
-// with bf16 dot products), as is usual.
+// fast: the kernel may round activations to 8 bits per 32-block (quantised weights) or to bfloat16 (bf16
+// weights on CPUs with bf16 dot products), as is usual.
 enum class Precision : std::uint8_t { exact, fast };
 
 // One product among several that share x (q, k, v; gate, up).
@@ -38,7 +39,7 @@ struct LinearOutput {
   const float* bias = nullptr;  // (rows) or null
   float* y = nullptr;           // (tokens, rows), row stride y_stride
   std::int64_t y_stride = 0;
-  bool add = false;             // y += instead of y =
+  bool add = false;  // y += instead of y =
 };
 
 struct LinearParams {
@@ -54,10 +55,10 @@ struct LinearParams {
 
 struct EmbeddingParams {
   Stream stream;
-  WeightView table;                     // (vocab, hidden), either layout
-  const std::int32_t* ids = nullptr;    // (tokens), each < table.rows
+  WeightView table;                   // (vocab, hidden), either layout
+  const std::int32_t* ids = nullptr;  // (tokens), each < table.rows
   std::int64_t tokens = 0;
-  float* y = nullptr;                   // (tokens, hidden)
+  float* y = nullptr;  // (tokens, hidden)
 };
 
 namespace ref {
@@ -73,6 +74,8 @@ std::int64_t packed_bytes(quant::Format format, std::int64_t rows, std::int64_t 
 void pack_rows(const Stream& stream, const WeightView& source, std::byte* packed);
 
 std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads);
+// A result depends on no thread count; with packed weights and Precision::fast on no other token of the call
+// either.
 void linear(const LinearParams& p);
 void embedding(const EmbeddingParams& p);
 // The instruction set in use: "AVX2", "AVX3_DL" …

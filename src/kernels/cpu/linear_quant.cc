@@ -58,7 +58,7 @@ HWY_INLINE void quantize_block(const float* x, std::int8_t* q, float& scale, flo
     sums[0] = sums[1] = 0;
     return;
   }
-  scale = most / 127.0f;
+  scale = most * (1.0f / 127.0f);
   const VF inverse = hn::Set(df, 127.0f / most);
   VI32 half[2] = {hn::Zero(di), hn::Zero(di)};
   for (int i = 0; i < kParts; ++i) {
