@@ -20,25 +20,30 @@ std::int64_t blocks_for(std::int64_t tokens) {
   return (tokens + kKvBlockSize - 1) / kKvBlockSize;
 }
 
+std::int64_t load_bytes(const std::vector<model::SizeRow>& fixed) {
+  return model::total_bytes(fixed, Device::host, Lifetime::run) +
+         model::total_bytes(fixed, Device::host, Lifetime::load);
+}
+
 // Fills in rows and the total for given limits.
 void sum_up(Plan& plan, const model::Config& config, const std::vector<model::SizeRow>& fixed) {
   plan.rows = fixed;
   plan.rows.push_back(model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype));
   for (auto& row : model::activation_rows(config, plan.limits)) plan.rows.push_back(std::move(row));
   // Loading holds the weights and its source, running the weights and everything else.
-  const std::int64_t load = model::total_bytes(fixed, Device::host, Lifetime::run) +
-                            model::total_bytes(fixed, Device::host, Lifetime::load);
-  plan.predicted_host = std::max(load, model::total_bytes(plan.rows, Device::host, Lifetime::run));
+  plan.predicted_host =
+      std::max(load_bytes(fixed), model::total_bytes(plan.rows, Device::host, Lifetime::run));
 }
 
-std::string describe(const Plan& plan) {
+// The rows' sum by group: of loading, or of running.
+std::string describe(const std::vector<model::SizeRow>& rows, bool loading) {
   std::string text;
-  for (const char* group : {"process", "weights", "kv", "activations", "workspace"}) {
+  for (const char* group : {"process", "weights", "load", "kv", "activations", "workspace"}) {
     std::int64_t bytes = 0;
-    for (const auto& row : plan.rows) {
-      if (row.tag.starts_with(group) && row.lifetime == Lifetime::run) bytes += row.bytes;
+    for (const auto& row : rows) {
+      if (row.tag.starts_with(group) && (loading || row.lifetime == Lifetime::run)) bytes += row.bytes;
     }
-    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", group, format_bytes(bytes));
+    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? "" : " + ", group, format_bytes(bytes));
   }
   return text;
 }
@@ -69,9 +74,10 @@ Result<Plan> make_plan(const model::Config& config, const std::vector<model::Pla
                  std::max(wishes.logit_rows, wishes.max_num_seqs), wishes.threads};
   sum_up(plan, config, fixed);
   // Degrade in this order: a smaller chunk (where the user named none), then a shorter context (likewise).
+  const std::int64_t smallest = std::max(kSmallestChunk, wishes.max_num_seqs);
   while (plan.predicted_host > plan.budget_host && !wishes.max_num_batched_tokens &&
-         plan.limits.tokens / 2 >= std::max(kSmallestChunk, wishes.max_num_seqs)) {
-    plan.limits.tokens /= 2;
+         plan.limits.tokens > smallest) {
+    plan.limits.tokens = std::max(plan.limits.tokens / 2, smallest);
     sum_up(plan, config, fixed);
   }
   if (plan.predicted_host <= plan.budget_host) return plan;
@@ -79,13 +85,17 @@ Result<Plan> make_plan(const model::Config& config, const std::vector<model::Pla
   const std::int64_t per_block = model::kv_row(config, 1024, kKvBlockSize, wishes.kv_dtype).bytes / 1024;
   const std::int64_t excess = plan.predicted_host - plan.budget_host;
   const std::int64_t fitting_blocks = plan.kv_blocks - (excess + per_block - 1) / per_block - 1;
-  const std::int64_t fitting = fitting_blocks / wishes.max_num_seqs * kKvBlockSize;
+  // Where loading alone is too much, no context is short enough.
+  const bool loads = load_bytes(fixed) <= plan.budget_host;
+  const std::int64_t fitting = loads ? fitting_blocks / wishes.max_num_seqs * kKvBlockSize : 0;
   if (!length_is_wished && fitting >= 1024) {
     set_length(std::min(fitting, plan.max_model_len));
     sum_up(plan, config, fixed);
     if (plan.predicted_host <= plan.budget_host) return plan;
   }
-  const std::string sum = fmt::format("{} = {}, more than the {} of host memory allowed", describe(plan),
+  const bool loading = plan.predicted_host > model::total_bytes(plan.rows, Device::host, Lifetime::run);
+  const std::string sum = fmt::format("{} = {}, more than the {} of host memory allowed",
+                                      describe(loading ? fixed : plan.rows, loading),
                                       format_bytes(plan.predicted_host), format_bytes(plan.budget_host));
   if (fitting >= kKvBlockSize) {
     return Error{ErrorCode::does_not_fit, sum, fmt::format("--max-model-len {} would fit", fitting)};
