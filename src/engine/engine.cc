@@ -19,6 +19,14 @@ Engine::Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan&
 Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerSource& layers,
                                                const plan::Plan& plan, int usable_vocab, Ledger& ledger) {
   const model::Config& config = model.config();
+  // With fewer, a long sequence would wait for ever for pages that do not exist.
+  const std::int64_t needed = kv::blocks_for(plan.max_model_len, plan.kv_block_size);
+  if (plan.kv_blocks < needed) {
+    return Error{ErrorCode::failed,
+                 fmt::format("the plan has {} KV blocks, one sequence of {} tokens may need {}",
+                             plan.kv_blocks, plan.max_model_len, needed),
+                 "this is a fault in Snug: please report it"};
+  }
   const auto row = model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype);
   SNUG_ASSIGN(Allocation kv_memory, ledger.allocate(row.tag, row.device, row.bytes));
   SNUG_ASSIGN(model::Workspace workspace, model::Workspace::create(config, plan.limits, ledger));

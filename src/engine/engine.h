@@ -25,8 +25,9 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(model::Qwen2 model, model::LayerSource& layers,
                                                 const plan::Plan& plan, int usable_vocab, Ledger& ledger);
 
-  // usage error where the prompt is empty, holds an id outside the vocabulary, or prompt + max_tokens exceeds
-  // the context.
+  // usage error where the prompt is empty, holds an id outside the vocabulary, or leaves no room in the
+  // context for one token more. Where max_tokens would pass the context's end, the answer ends there
+  // ("length").
   Result<RequestId> submit(Request request);
   // Gives the request's pages back; false if it is not known (any more).
   bool cancel(RequestId id);

@@ -224,6 +224,23 @@ TEST(Engine, NonFiniteLogitsEndTheirRequestAlone) {
   }
 }
 
+// Fewer pages than one sequence may need would make it wait for ever.
+TEST(Engine, RefusesAPlanWithTooFewPages) {
+  Ledger ledger;
+  ThreadPool pool(1);
+  const auto config = test::tiny_config();
+  DamagedRow layers(config);
+  plan::Plan plan{.limits = {16, 1, 1, 1}, .max_model_len = 65, .kv_block_size = 16, .kv_blocks = 4};
+  const auto create = [&] {
+    return Engine::create(model::Qwen2(config, {Backend::cpu, &pool}, kernels::Precision::exact), layers,
+                          plan, 128, ledger);
+  };
+  EXPECT_FALSE(create().ok());
+  EXPECT_EQ(ledger.current(Device::host), 0);
+  plan.kv_blocks = 5;
+  EXPECT_TRUE(create().ok());
+}
+
 TEST(Engine, RandomInterleavingsKeepThePagesInOrder) {
   const auto seed = std::random_device{}();
   printf("seed %u\n", seed);
