@@ -102,21 +102,25 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
 
 Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   const std::filesystem::path part = path.string() + ".part";
+  std::error_code code;
   {
     std::ofstream out(part, std::ios::binary | std::ios::trunc);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     out.flush();
     if (!out) {
-      return Error{ErrorCode::failed,
-                   fmt::format("{}: cannot be written: {}", part.string(), std::strerror(errno)),
-                   "check free space and permissions"};
+      Error error{ErrorCode::failed,
+                  fmt::format("{}: cannot be written: {}", part.string(), std::strerror(errno)),
+                  "check free space and permissions"};
+      std::filesystem::remove(part, code);
+      return error;
     }
   }
-  std::error_code code;
   std::filesystem::rename(part, path, code);
   if (code) {
-    return Error{ErrorCode::failed, fmt::format("{}: cannot be written: {}", path.string(), code.message()),
-                 "check free space and permissions"};
+    Error error{ErrorCode::failed, fmt::format("{}: cannot be written: {}", path.string(), code.message()),
+                "check free space and permissions"};
+    std::filesystem::remove(part, code);
+    return error;
   }
   return {};
 }

@@ -80,6 +80,7 @@ TEST(WriteFile, FailsWithThePath) {
   std::filesystem::create_directories(folder.path() / "dir" / "inside");
   EXPECT_FALSE(write_file_atomically(folder.path() / "dir", bytes_of("x")).ok());
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "dir" / "inside"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);  // no half file stays
 }
 
 }  // namespace
