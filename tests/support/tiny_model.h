@@ -85,6 +85,9 @@ inline Json tiny_config_json(const model::Config& c) {
           {"rms_norm_eps", 1e-6},
           {"rope_theta", c.rope.theta},
           {"tie_word_embeddings", c.tied},
+          {"use_sliding_window", c.sliding_window > 0},
+          {"sliding_window", c.sliding_window > 0 ? c.sliding_window : 7},
+          {"max_window_layers", c.max_window_layers},
           {"eos_token_id", 5}};
 }
 

@@ -26,7 +26,10 @@ class NaiveModel {
       const auto begin = table.begin() + id * c_.hidden;
       x.emplace_back(begin, begin + c_.hidden);
     }
-    for (int i = 0; i < c_.layers; ++i) layer("model.layers." + std::to_string(i) + ".", x);
+    for (int i = 0; i < c_.layers; ++i) {
+      const auto window = static_cast<std::size_t>(c_.window_of_layer(i));
+      layer("model.layers." + std::to_string(i) + ".", window > 0 ? window : ids.size(), x);
+    }
     std::vector<Row> out;
     for (const Row& row : x) {
       out.push_back(product(norm(row, "model.norm.weight"), c_.tied ? "model.embed_tokens" : "lm_head"));
@@ -58,7 +61,7 @@ class NaiveModel {
     return y;
   }
 
-  // Pairs are (i, i + head_dim/2).
+  // Pairs are (i, i + head_dim/2), or (2i, 2i + 1) as GGUF's llama has them.
   void rotate(Row& heads, std::size_t position) const {
     const auto dim = static_cast<std::size_t>(c_.head_dim), half = dim / 2;
     for (std::size_t begin = 0; begin < heads.size(); begin += dim) {
@@ -66,7 +69,8 @@ class NaiveModel {
         const double angle =
             static_cast<double>(position) *
             std::pow(c_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
-        double &a = heads[begin + i], &b = heads[begin + half + i];
+        double& a = heads[begin + (c_.interleaved_rope ? 2 * i : i)];
+        double& b = heads[begin + (c_.interleaved_rope ? 2 * i + 1 : half + i)];
         const double a_new = a * std::cos(angle) - b * std::sin(angle);
         b = b * std::cos(angle) + a * std::sin(angle);
         a = a_new;
@@ -74,7 +78,8 @@ class NaiveModel {
     }
   }
 
-  void layer(const std::string& prefix, std::vector<Row>& x) const {
+  // A token sees itself and the `window` - 1 before it.
+  void layer(const std::string& prefix, std::size_t window, std::vector<Row>& x) const {
     std::vector<Row> keys, values;
     const auto dim = static_cast<std::size_t>(c_.head_dim);
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -87,15 +92,16 @@ class NaiveModel {
       Row attended(q.size(), 0.0);
       for (std::size_t head = 0; head < static_cast<std::size_t>(c_.heads); ++head) {
         const std::size_t kv_begin = head / static_cast<std::size_t>(c_.heads / c_.kv_heads) * dim;
+        const std::size_t first = t + 1 > window ? t + 1 - window : 0;
         Row weights(t + 1);
         double total = 0;
-        for (std::size_t s = 0; s <= t; ++s) {
+        for (std::size_t s = first; s <= t; ++s) {
           double score = 0;
           for (std::size_t i = 0; i < dim; ++i) score += q[head * dim + i] * keys[s][kv_begin + i];
           weights[s] = std::exp(score / std::sqrt(static_cast<double>(dim)));
           total += weights[s];
         }
-        for (std::size_t s = 0; s <= t; ++s) {
+        for (std::size_t s = first; s <= t; ++s) {
           for (std::size_t i = 0; i < dim; ++i) {
             attended[head * dim + i] += weights[s] / total * values[s][kv_begin + i];
           }

@@ -95,6 +95,7 @@ struct LoadCase {
   bool tied;
   const char* architecture;
   bool gguf;
+  std::int64_t window = 0;  // of the last layer; 0: none, and what config.json says of windows does not count
 };
 
 class Loaded : public testing::TestWithParam<LoadCase> {};
@@ -107,6 +108,9 @@ TEST_P(Loaded, ForwardIsTheModelsDefinition) {
   tiny.tied = p.tied;
   tiny.architecture = p.architecture;
   tiny.qkv_bias = tiny.architecture == "qwen2";
+  tiny.interleaved_rope = p.gguf && !tiny.qkv_bias;
+  tiny.sliding_window = p.window;
+  tiny.max_window_layers = 1;
   const auto tensors = test::tiny_tensors(tiny, p.format, seed);
   const test::TempFolder folder;
   std::filesystem::path path = folder.path();
@@ -162,6 +166,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Loaded,
                                          LoadCase{"bf16_tied", quant::Format::bf16, true, "qwen2", false},
                                          LoadCase{"f16", quant::Format::f16, false, "qwen2", false},
                                          LoadCase{"llama", quant::Format::f32, true, "llama", false},
+                                         LoadCase{"window", quant::Format::bf16, false, "qwen2", false, 10},
+                                         LoadCase{"llama_gguf", quant::Format::q8_0, true, "llama", true},
                                          LoadCase{"q8_0", quant::Format::q8_0, false, "qwen2", true},
                                          LoadCase{"q8_0_tied", quant::Format::q8_0, true, "qwen2", true},
                                          LoadCase{"q4_0", quant::Format::q4_0, false, "qwen2", true}),
