@@ -16,6 +16,16 @@ std::vector<Command> all_commands() {
           inspect_command(), bench_command(), pull_command()};
 }
 
+namespace {
+
+// Known before the flags are parsed: their faults are reported as JSON too.
+bool asks_for_json(const std::vector<std::string>& args) {
+  return std::ranges::any_of(
+      args, [](const auto& arg) { return arg == "--json" || arg == "--json=true" || arg == "--json=1"; });
+}
+
+}  // namespace
+
 int run_app(int argc, char** argv) {
   CLI::App app("Snug runs Qwen2.5 inside the memory you have.", "snug");
   app.set_version_flag("--version", "snug 0.1.0");
@@ -27,15 +37,20 @@ int run_app(int argc, char** argv) {
   }
 
   std::vector<std::string> args(argv + 1, argv + argc);
-  const bool json = std::ranges::find(args, "--json") != args.end();
-  const auto fail = [json](const Error& error) {
+  bool json = asks_for_json(args);
+  const auto fail = [&json](const Error& error) {
     print_error(error);
     if (json) print_json_error(error);
     return static_cast<int>(error.code);
   };
+  if (!args.empty() && !args[0].starts_with('-') &&
+      std::ranges::none_of(runners, [&](const auto& r) { return r.first->get_name() == args[0]; })) {
+    return fail({ErrorCode::usage, args[0] + " is not a command", "snug --help lists them"});
+  }
   auto completed = complete_arguments(app, std::move(args),
                                       [](const std::string& name) { return std::getenv(name.c_str()); });
   if (!completed) return fail(completed.error());
+  json = json || asks_for_json(*completed);  // from the environment or the file
   try {
     std::reverse(completed->begin(), completed->end());  // as CLI11 wants them
     app.parse(*std::move(completed));

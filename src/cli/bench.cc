@@ -21,8 +21,7 @@ struct BenchFlags {
 };
 
 Status bench(const BenchFlags& flags) {
-  SNUG_ASSIGN(const std::string path, flags.model.resolve());
-  SNUG_ASSIGN(llm::Skeleton skeleton, llm::open_skeleton(path));
+  SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
   SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
   const auto& wanted = flags.options;
   const std::int64_t length = wanted.prompt + wanted.generate;
@@ -36,14 +35,16 @@ Status bench(const BenchFlags& flags) {
   options.wishes.max_num_seqs = wanted.batch;
   ProgressBar bar("Loading", !flags.output.quiet);
   options.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  SNUG_ASSIGN(const auto llm, llm::LLM::load(std::move(skeleton), options));
+  bar.clear();
+  SNUG_ASSIGN(const auto result, llm::run_benchmark(*llm, wanted));
+  // The ceiling takes memory of its own, so it comes after the model's peak is read.
+  const Json memory = memory_report(*llm);
   kernels::cpu::Ceiling ceiling;
   {
     ThreadPool pool(options.wishes.threads);
     ceiling = kernels::cpu::measure_ceiling({Backend::cpu, &pool});
   }
-  SNUG_ASSIGN(const auto llm, llm::LLM::load(std::move(skeleton), options));
-  bar.clear();
-  SNUG_ASSIGN(const auto result, llm::run_benchmark(*llm, wanted));
   const double decode_ratio = result.decode_gbps / ceiling.read_gbps;
   const double prefill_ratio = result.prefill_tflops / ceiling.fma_tflops;
   if (flags.output.json) {
@@ -55,7 +56,7 @@ Status bench(const BenchFlags& flags) {
                       {"logits_hash", result.logits_hash},
                       {"threads", options.wishes.threads},
                       {"instruction_set", kernels::cpu::target_name()},
-                      {"memory", memory_report(*llm)}};
+                      {"memory", memory}};
     std::cout << out.dump() << std::endl;
     return {};
   }

@@ -128,8 +128,7 @@ class Chat {
 };
 
 Status chat(const ChatFlags& flags) {
-  SNUG_ASSIGN(const std::string path, flags.model.resolve());
-  SNUG_ASSIGN(llm::Skeleton skeleton, llm::open_skeleton(path));
+  SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
   SNUG_ASSIGN(auto params, flags.sampling.apply(skeleton.default_sampling()));
   SNUG_TRY(engine::validate(params, skeleton.usable_vocab()));
   if (params.n != 1) return Error{ErrorCode::usage, "--n: a chat has one answer", "leave --n out"};

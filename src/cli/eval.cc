@@ -36,7 +36,8 @@ double token_nll(const float* logits, std::int64_t vocab, std::int32_t target) {
 Result<std::vector<std::int32_t>> id_list(const Json& json, const std::string& file) {
   std::vector<std::int32_t> ids;
   for (const auto& id : json) {
-    if (!id.is_number_integer()) {
+    // Ids beyond 32 bits would otherwise wrap into the vocabulary.
+    if (!id.is_number_integer() || id != id.get<std::int32_t>()) {
       return Error{ErrorCode::usage, fmt::format("{}: {} is not a token id", file, id.dump()),
                    "write [[5, 6, 7]]"};
     }
@@ -83,8 +84,7 @@ Result<std::vector<std::vector<std::int32_t>>> sequences(const EvalFlags& flags,
 }
 
 Status eval(const EvalFlags& flags) {
-  SNUG_ASSIGN(const std::string path, flags.model.resolve());
-  SNUG_ASSIGN(llm::Skeleton skeleton, llm::open_skeleton(path));
+  SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
   SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
   // Texts are evaluated in windows of 2048 tokens unless the user says otherwise: comparable figures, bounded
   // memory.
@@ -94,14 +94,15 @@ Status eval(const EvalFlags& flags) {
   std::int64_t longest = 1;
   for (const auto& ids : all) {
     longest = std::max(longest, std::ssize(ids));
-    for (const auto id : ids) {
-      if (id >= 0 && id < skeleton.config.vocab) continue;
-      return Error{ErrorCode::usage,
-                   fmt::format("token id {} is outside the vocabulary of {}", id, skeleton.config.vocab),
-                   "use ids of this model's tokenizer"};
-    }
+    SNUG_TRY(check_token_ids(ids, skeleton.config.vocab));
   }
   const std::int64_t vocab = skeleton.config.vocab;
+  if (options.wishes.max_model_len && longest > *options.wishes.max_model_len) {
+    return Error{
+        ErrorCode::usage,
+        fmt::format("a list of {} ids, --max-model-len allows {}", longest, *options.wishes.max_model_len),
+        "split it, or allow more"};
+  }
   if (!options.wishes.max_model_len) {
     if (longest > skeleton.config.max_positions) {
       return Error{ErrorCode::usage,

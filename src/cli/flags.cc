@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "base/thread_pool.h"
+#include "cli/hub.h"
+#include "cli/terminal.h"
 
 namespace snug::cli {
 
@@ -39,7 +41,8 @@ void ModelFlags::add(CLI::App& app) {
                  "most tokens of one step: the prefill chunk")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", threads, "CPU threads; 0 uses all cores")->check(CLI::Range(0, 1024));
-  app.add_option("--random-seed", random_seed, "seed of the weights of random: models");
+  app.add_option("--random-seed", random_seed, "seed of the weights of random: models")
+      ->check(CLI::NonNegativeNumber);
 }
 
 std::filesystem::path hub_cache_dir() {
@@ -53,14 +56,20 @@ std::filesystem::path hub_cache_dir() {
 
 Result<std::string> ModelFlags::resolve() const {
   if (model.starts_with("random:") || std::filesystem::exists(model)) return model;
-  const auto pulled = hub_cache_dir() / model;
-  const bool looks_like_id =
-      std::count(model.begin(), model.end(), '/') == 1 && model.find("..") == std::string::npos;
-  if (looks_like_id && std::filesystem::is_directory(pulled)) return pulled.string();
+  if (const auto pulled = find_pulled(hub_cache_dir(), model, "main")) return pulled->string();
   return Error{ErrorCode::bad_file, fmt::format("{}: no such file or folder", model),
-               looks_like_id
+               is_repo_id(model)
                    ? fmt::format("if it is a hub id, fetch it with: snug pull {}", model)
                    : std::string("give a Hugging Face folder, a .gguf file or a hub id (org/name)")};
+}
+
+Result<llm::Skeleton> ModelFlags::open(const OutputFlags& output) const {
+  SNUG_ASSIGN(const std::string path, resolve());
+  SNUG_ASSIGN(llm::Skeleton skeleton, llm::open_skeleton(path));
+  if (skeleton.checkpoint && !output.quiet) {
+    for (const auto& warning : skeleton.checkpoint->weights.warnings) print_note("warning: " + warning);
+  }
+  return skeleton;
 }
 
 namespace {
@@ -119,7 +128,7 @@ void SamplingFlags::add(CLI::App& app) {
   app.add_option("--presence-penalty", presence_penalty, "subtracted from tokens already generated");
   app.add_option("--frequency-penalty", frequency_penalty, "subtracted once per occurrence");
   app.add_option("--logit-bias", logit_bias, "JSON object from token id to bias, as {\"1234\": -100}");
-  app.add_option("--seed", seed, "the same seed gives the same text");
+  app.add_option("--seed", seed, "the same seed gives the same text")->check(CLI::NonNegativeNumber);
   app.add_option("--stop", stop, "text that ends the answer; repeatable")->allow_extra_args(false);
   app.add_option("--n", n, "answers to make");
   app.add_option("--logprobs", logprobs, "report log probabilities, with this many alternatives");
@@ -144,9 +153,9 @@ Result<engine::SamplingParams> SamplingFlags::apply(engine::SamplingParams p) co
     const Error bad{ErrorCode::usage,
                     fmt::format("--logit-bias {}: must be an object from token ids to numbers", logit_bias),
                     "write {\"1234\": -100}"};
-    SNUG_ASSIGN(const Json bias, parse_json(logit_bias, "--logit-bias", ErrorCode::usage));
-    if (!bias.is_object()) return bad;
-    for (const auto& [key, value] : bias.items()) {
+    const auto bias = parse_json(logit_bias, "--logit-bias", ErrorCode::usage);
+    if (!bias.ok() || !bias->is_object()) return bad;
+    for (const auto& [key, value] : bias->items()) {
       std::int32_t id = 0;
       const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (code != std::errc() || end != key.data() + key.size() || !value.is_number()) return bad;
@@ -175,6 +184,15 @@ Result<std::vector<std::int32_t>> parse_token_ids(const std::string& text) {
     at = next;
   }
   return ids;
+}
+
+Status check_token_ids(const std::vector<std::int32_t>& ids, std::int64_t vocab) {
+  for (const auto id : ids) {
+    if (id >= 0 && id < vocab) continue;
+    return Error{ErrorCode::usage, fmt::format("token id {} is outside the vocabulary of {}", id, vocab),
+                 "use ids of this model's tokenizer"};
+  }
+  return {};
 }
 
 Json memory_report(const llm::LLM& llm) {

@@ -36,6 +36,8 @@ struct ModelFlags {
   void add(CLI::App& app);
   // MODEL as a path or random: name; a hub id is looked up among the pulled ones. bad_file if it is neither.
   Result<std::string> resolve() const;
+  // Opens what resolve() finds; the checkpoint's warnings go to stderr.
+  Result<llm::Skeleton> open(const OutputFlags& output) const;
   // usage error for values that make no sense here, such as --device cuda in a CPU-only build.
   Result<llm::LoadOptions> load_options(const llm::Skeleton& skeleton, const OutputFlags& output) const;
   // The number type of the arithmetic and of the KV cache, for reports.
@@ -57,6 +59,9 @@ struct SamplingFlags {
 
 // "5,6,7".
 Result<std::vector<std::int32_t>> parse_token_ids(const std::string& text);
+
+// usage error for ids outside a vocabulary: asked before weights are read.
+Status check_token_ids(const std::vector<std::int32_t>& ids, std::int64_t vocab);
 
 // {budget, predicted, peak}, each {gpu0, host, pinned, disk} in bytes.
 Json memory_report(const llm::LLM& llm);

@@ -40,8 +40,7 @@ Json config_json(const model::Config& c) {
 }
 
 Status inspect(const InspectFlags& flags) {
-  SNUG_ASSIGN(const std::string path, flags.model.resolve());
-  SNUG_ASSIGN(const llm::Skeleton skeleton, llm::open_skeleton(path));
+  SNUG_ASSIGN(const llm::Skeleton skeleton, flags.model.open(flags.output));
   const model::Config& config = skeleton.config;
   std::map<std::string, std::int64_t> by_format;
   std::int64_t parameters = 0;

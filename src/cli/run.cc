@@ -104,14 +104,15 @@ Status run(const RunFlags& flags) {
                  fmt::format("--image {}: this model does not read pictures", flags.images[0]),
                  "leave --image out"};
   }
-  SNUG_ASSIGN(const std::string path, flags.model.resolve());
-  SNUG_ASSIGN(llm::Skeleton skeleton, llm::open_skeleton(path));
+  SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
   SNUG_ASSIGN(const auto params, flags.sampling.apply(skeleton.default_sampling()));
   SNUG_TRY(engine::validate(params, skeleton.usable_vocab()));
   SNUG_ASSIGN(const auto ids, prompt_ids(flags, skeleton));
+  SNUG_TRY(check_token_ids(ids, skeleton.config.vocab));
   SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
   // The context is what this request needs, unless the user says otherwise.
   const auto length = static_cast<std::int64_t>(ids.size());
+  if (length == 0) return Error{ErrorCode::usage, "the prompt is empty", "give at least one token"};
   if (length >= skeleton.config.max_positions) {
     return Error{ErrorCode::usage,
                  fmt::format("the prompt has {} tokens, the model knows {} positions", length,
