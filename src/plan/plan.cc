@@ -11,8 +11,10 @@ namespace {
 
 using model::Lifetime;
 
-// Code pages, thread stacks and small objects that come to life after planning.
-constexpr std::int64_t kProcessGrowth = 3ll << 20;
+// What the process grows by after planning, measured: thread stacks and the code of loading; then the code of
+// the forward pass and of sampling, and small objects. A load's peak comes before the latter.
+constexpr std::int64_t kLoadGrowth = 1ll << 20;
+constexpr std::int64_t kRunGrowth = 2ll << 20;
 constexpr std::int64_t kDefaultChunk = 512;
 constexpr std::int64_t kSmallestChunk = 32;
 
@@ -28,6 +30,7 @@ std::int64_t load_bytes(const std::vector<model::SizeRow>& fixed) {
 // Fills in rows and the total for given limits.
 void sum_up(Plan& plan, const model::Config& config, const std::vector<model::SizeRow>& fixed) {
   plan.rows = fixed;
+  plan.rows.push_back({"process.running", "code and small objects", kRunGrowth});
   plan.rows.push_back(model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype));
   for (auto& row : model::activation_rows(config, plan.limits)) plan.rows.push_back(std::move(row));
   // Loading holds the weights and its source, running the weights and everything else.
@@ -52,7 +55,7 @@ std::string describe(const std::vector<model::SizeRow>& rows, bool loading) {
 
 Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights,
                        bool mapped, const Budget& budget, const Wishes& wishes, std::int64_t process_bytes) {
-  std::vector<model::SizeRow> fixed = {{"process", "code, tokenizer, index", process_bytes + kProcessGrowth}};
+  std::vector<model::SizeRow> fixed = {{"process", "code, tokenizer, index", process_bytes + kLoadGrowth}};
   for (auto& row : model::weight_rows(weights, mapped)) fixed.push_back(std::move(row));
 
   Plan plan;
@@ -100,9 +103,11 @@ Result<Plan> make_plan(const model::Config& config, const std::vector<model::Pla
   if (fitting >= kKvBlockSize) {
     return Error{ErrorCode::does_not_fit, sum, fmt::format("--max-model-len {} would fit", fitting)};
   }
+  // In whole MiB, with room for what the process itself differs by from start to start.
+  constexpr std::int64_t kMiB = 1ll << 20;
   return Error{ErrorCode::does_not_fit, sum,
-               fmt::format("--host-memory {} would do, or take a checkpoint with fewer bits per weight",
-                           format_bytes(plan.predicted_host))};
+               fmt::format("--host-memory {}MiB would do, or take a checkpoint with fewer bits per weight",
+                           (plan.predicted_host + kMiB / 2) / kMiB + 1)};
 }
 
 }  // namespace snug::plan
