@@ -1,6 +1,7 @@
 # Compiler settings and the two functions every folder uses.
 
 option(SNUG_TESTS "Build the tests" ON)
+option(SNUG_BENCH "Build the kernel benchmarks" ON)
 option(SNUG_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(SNUG_WERROR "Treat warnings as errors" ON)
 set(SNUG_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=: address,undefined or thread")

@@ -29,9 +29,12 @@ struct WeightView {
 };
 
 // exact: activations stay float32 and weights are decoded to float32 (what --dtype float32 asks for).
-// fast: the kernel may round activations to 8 bits per 32-block (quantised weights) or to bfloat16 (bf16
-// weights on CPUs with bf16 dot products), as is usual.
-enum class Precision : std::uint8_t { exact, fast };
+// fine:  for packed quantised weights, activations are rounded to 8 bits per 32-block and the rest of that
+// rounding to
+//        8 bits once more: 16 bits in all, for products that later steps magnify (queries and keys).
+// fast:  the first 8 bits alone, as is usual.
+// Weights that are not quantised are multiplied in float32 in each case.
+enum class Precision : std::uint8_t { exact, fine, fast };
 
 // One product among several that share x (q, k, v; gate, up).
 struct LinearOutput {

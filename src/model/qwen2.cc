@@ -9,6 +9,8 @@
 
 namespace snug::model {
 
+using kernels::Precision;
+
 Qwen2::Qwen2(Config config, Stream stream, kernels::Precision precision)
     : config_(std::move(config)), rope_(make_rope(config_)), stream_(stream), precision_(precision) {}
 
@@ -46,7 +48,9 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
   const kernels::LinearOutput qkv[] = {{w.q, w.q_bias, s.q, config_.q_dim()},
                                        {w.k, w.k_bias, s.k, config_.kv_dim()},
                                        {w.v, w.v_bias, s.v, config_.kv_dim()}};
-  linear(s.normed, tokens, qkv, s);
+  // Softmax magnifies errors of queries and keys, which are large in these models: eight bits are too few for
+  // them.
+  linear(s.normed, tokens, qkv, precision_ == Precision::fast ? Precision::fine : precision_, s);
   ops::rope_store({.stream = stream_,
                    .q = s.q,
                    .k = s.k,
@@ -69,7 +73,7 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
                   .workspace = s.attention_scratch,
                   .workspace_bytes = s.attention_scratch_bytes});
   const kernels::LinearOutput out[] = {{w.o, nullptr, s.hidden, config_.hidden, true}};
-  linear(s.attended, tokens, out, s);
+  linear(s.attended, tokens, out, precision_, s);
 }
 
 void Qwen2::mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const {
@@ -77,22 +81,22 @@ void Qwen2::mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) 
   norm(s.hidden, w.post_norm, tokens, s.normed);
   const kernels::LinearOutput gate_up[] = {{w.gate, nullptr, s.gate, intermediate},
                                            {w.up, nullptr, s.up, intermediate}};
-  linear(s.normed, tokens, gate_up, s);
+  linear(s.normed, tokens, gate_up, precision_, s);
   ops::swiglu({stream_, s.gate, s.up, s.gate, tokens, intermediate, intermediate, intermediate});
   const kernels::LinearOutput down[] = {{w.down, nullptr, s.hidden, config_.hidden, true}};
-  linear(s.gate, tokens, down, s);
+  linear(s.gate, tokens, down, precision_, s);
 }
 
 void Qwen2::project(std::int64_t begin, std::int64_t count, LayerSource& layers, Workspace& s) const {
   if (count > s.limits.logit_rows) throw std::logic_error("project: more rows than the workspace holds");
   const kernels::LinearOutput out[] = {{layers.outer().lm_head, nullptr, s.logits, config_.vocab}};
-  linear(s.final_hidden + begin * config_.hidden, count, out, s);
+  linear(s.final_hidden + begin * config_.hidden, count, out, precision_, s);
 }
 
 void Qwen2::linear(const float* x, std::int64_t tokens, std::span<const kernels::LinearOutput> outputs,
-                   Workspace& s) const {
+                   kernels::Precision precision, Workspace& s) const {
   const std::int64_t cols = outputs.front().weight.cols;
-  ops::linear({stream_, x, cols, tokens, outputs, precision_, s.linear_scratch, s.linear_scratch_bytes});
+  ops::linear({stream_, x, cols, tokens, outputs, precision, s.linear_scratch, s.linear_scratch_bytes});
 }
 
 void Qwen2::norm(const float* x, const float* weight, std::int64_t tokens, float* y) const {

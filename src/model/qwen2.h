@@ -37,7 +37,7 @@ class Qwen2 {
                        Workspace& s) const;
   void mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const;
   void linear(const float* x, std::int64_t tokens, std::span<const kernels::LinearOutput> outputs,
-              Workspace& s) const;
+              kernels::Precision precision, Workspace& s) const;
   void norm(const float* x, const float* weight, std::int64_t tokens, float* y) const;
 
   Config config_;

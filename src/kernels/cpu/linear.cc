@@ -36,10 +36,6 @@ std::int64_t scratch_bytes(std::int64_t panel_rows) {
                    kDecodeColumns * kDecodeRows * 4});
 }
 
-std::int64_t one_token_bytes(std::int64_t cols) {
-  return align_up(QuantizedTokens::bytes(1, align_up(cols, 32)));
-}
-
 // Calls fn(worker) on every worker of the pool, which may be absent.
 template <class Fn>
 void run(ThreadPool* pool, Fn&& fn) {
@@ -63,7 +59,7 @@ DType dtype_of(quant::Format format) {
 }
 
 bool uses_integers(const LinearOutput& out, Precision precision) {
-  return out.weight.layout == Layout::packed && precision == Precision::fast;
+  return out.weight.layout == Layout::packed && precision != Precision::exact;
 }
 
 // What a piece of work needs to know.
@@ -216,18 +212,40 @@ void multiply_rows(const Job& job, const Piece& piece, std::byte* scratch) {
   }
 }
 
-void compute(const Job& job, const Piece& piece, const QuantKernels& k, const QuantizedTokens& x,
+// Activations as bytes: once, or (fine) with what the first rounding left.
+struct Rounded {
+  QuantizedTokens first, rest;
+  bool has_rest = false;
+
+  static std::int64_t bytes(std::int64_t tokens, std::int64_t cols, bool with_rest) {
+    return align_up(QuantizedTokens::bytes(tokens, cols)) * (with_rest ? 2 : 1);
+  }
+  static Rounded at(std::byte* data, std::int64_t tokens, std::int64_t cols, int group, bool with_rest) {
+    Rounded x{QuantizedTokens::at(data, tokens, cols, group), {}, with_rest};
+    const std::int64_t size = align_up(QuantizedTokens::bytes(tokens, cols));
+    if (with_rest) x.rest = QuantizedTokens::at(data + size, tokens, cols, group);
+    return x;
+  }
+  void quantize(const LinearParams& p, std::int64_t begin, std::int64_t count) const {
+    quantize_group(p.x, p.x_stride, begin, count, first, has_rest ? &rest : nullptr);
+  }
+};
+
+void compute(const Job& job, const Piece& piece, const QuantKernels& k, const Rounded& x,
              std::byte* scratch) {
   start_sums(piece, job.floats.panel_rows);
   const bool packed = piece.out.weight.layout == Layout::packed;
   if (uses_integers(piece.out, job.p.precision)) {
     if (job.p.tokens == 1) {
       for (std::int64_t i = 0; i < piece.panels; ++i) {
-        k.multiply_one(packed_panel(piece.out.weight, piece.panel + i, k.panel_rows), x,
-                       panel_out(piece, i, k.panel_rows));
+        const std::uint8_t* panel = packed_panel(piece.out.weight, piece.panel + i, k.panel_rows);
+        const PanelOut to = panel_out(piece, i, k.panel_rows);
+        k.multiply_one(panel, x.first, to);
+        if (x.has_rest) k.multiply_one(panel, x.rest, to);
       }
     } else {
-      multiply_integers(piece, k, x, scratch);
+      multiply_integers(piece, k, x.first, scratch);
+      if (x.has_rest) multiply_integers(piece, k, x.rest, scratch);
     }
   } else if (packed) {
     multiply_decoded(job, piece, k, scratch);
@@ -261,8 +279,8 @@ Cut choose_cut(const LinearParams& p, int panel_rows, int threads) {
 }
 
 // Pieces [begin, end) of all; an output's pieces go block of tokens by block of tokens.
-void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int64_t end,
-                   const QuantizedTokens& x, std::byte* scratch) {
+void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int64_t end, const Rounded& x,
+                   std::byte* scratch) {
   const int panel_rows = job.floats.panel_rows;
   std::int64_t offset = 0;
   for (const LinearOutput& out : job.p.outputs) {
@@ -286,8 +304,8 @@ void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int6
 
 std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads) {
   const std::int64_t cols = align_up(max_cols, 32);
-  const std::int64_t shared = align_up(QuantizedTokens::bytes(align_up(max_tokens, kMaxGroup), cols));
-  return shared + threads * (align_up(scratch_bytes(kMaxPanelRows)) + one_token_bytes(cols));
+  return Rounded::bytes(align_up(max_tokens, kMaxGroup), cols, true) +
+         threads * (align_up(scratch_bytes(kMaxPanelRows)) + Rounded::bytes(1, cols, true));
 }
 
 void linear(const LinearParams& p) {
@@ -308,18 +326,19 @@ void linear(const LinearParams& p) {
   const std::int64_t thread_scratch = align_up(scratch_bytes(floats.panel_rows));
   Arena arena(p.workspace, p.workspace_bytes);
   std::byte* scratch = arena.take<std::byte>(threads * thread_scratch);
-  QuantizedTokens shared;
+  const bool fine = p.precision == Precision::fine;
+  const std::int64_t one_token = Rounded::bytes(1, cols, fine);
+  Rounded shared;
   std::byte* own = nullptr;
   if (integers && p.tokens == 1) {
-    own = arena.take<std::byte>(threads * one_token_bytes(cols));
+    own = arena.take<std::byte>(threads * one_token);
   } else if (integers) {
     const std::int64_t padded = align_up(p.tokens, any.group);
-    shared = QuantizedTokens::at(arena.take<std::byte>(QuantizedTokens::bytes(padded, cols)), padded, cols,
-                                 any.group);
+    shared =
+        Rounded::at(arena.take<std::byte>(Rounded::bytes(padded, cols, fine)), padded, cols, any.group, fine);
     const auto quantize = [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t g = begin; g < end; ++g) {
-        quantize_group(p.x, p.x_stride, g * any.group,
-                       std::min<std::int64_t>(any.group, p.tokens - g * any.group), shared);
+      for (std::int64_t t = begin * any.group; t < end * any.group; t += any.group) {
+        shared.quantize(p, t, std::min<std::int64_t>(any.group, p.tokens - t));
       }
     };
     if (p.stream.pool == nullptr) {
@@ -335,10 +354,10 @@ void linear(const LinearParams& p) {
   const Job job{p, floats};
   std::atomic<std::int64_t> next{0};
   run(p.stream.pool, [&](int worker) {
-    QuantizedTokens x = shared;
+    Rounded x = shared;
     if (own != nullptr) {
-      x = QuantizedTokens::at(own + worker * one_token_bytes(cols), 1, cols, 1);
-      quantize_group(p.x, p.x_stride, 0, 1, x);
+      x = Rounded::at(own + worker * one_token, 1, cols, 1, fine);
+      x.quantize(p, 0, 1);
     }
     for (;;) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);

@@ -61,9 +61,9 @@ struct QuantKernels {
 QuantKernels quant_kernels(quant::Format format);
 
 // Rounds tokens [begin, begin + count) of x into group `begin / group`; missing tokens of the group become
-// zero.
+// zero. `rest`, where given, gets what that rounding left, rounded likewise.
 void quantize_group(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
-                    const QuantizedTokens& out);
+                    const QuantizedTokens& out, const QuantizedTokens* rest);
 
 struct FloatKernels {
   const char* target = "";  // the instruction set's name

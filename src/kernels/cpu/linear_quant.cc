@@ -29,7 +29,8 @@ namespace HWY_NAMESPACE {
 QuantKernels choose_quant_kernels(quant::Format) {
   return {};
 }
-void quantize_tokens(const float*, std::int64_t, std::int64_t, std::int64_t, const QuantizedTokens&) {}
+void quantize_tokens(const float*, std::int64_t, std::int64_t, std::int64_t, const QuantizedTokens&,
+                     const QuantizedTokens*) {}
 
 #else
 
@@ -70,23 +71,40 @@ HWY_INLINE void quantize_block(const float* x, std::int8_t* q, float& scale, flo
   for (int i = 0; i < 2; ++i) sums[i] = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, half[i])));
 }
 
-void quantize_tokens(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
-                     const QuantizedTokens& out) {
+struct QuantizedBlock {
+  HWY_ALIGN std::int8_t bytes[32] = {};
+  float scale = 0;
+  float sums[2] = {0, 0};  // of the bytes of each half
+};
+
+// Block `b` of token `begin + t`, token t of its group.
+HWY_INLINE void store_block(const QuantizedBlock& block, std::int64_t begin, std::int64_t t, std::int64_t b,
+                            const QuantizedTokens& out) {
   const std::int64_t group = out.group, blocks = out.cols / 32;
   std::int8_t* q = out.q + begin * out.cols;
-  float* scales = out.scale + begin * blocks;
-  float* sum32 = out.sum32 + begin * blocks;
+  for (int s = 0; s < 8; ++s) std::memcpy(q + ((8 * b + s) * group + t) * 4, block.bytes + 4 * s, 4);
   float* sum16 = out.sum16 + begin * 2 * blocks;
-  for (std::int64_t t = 0; t < group; ++t) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      HWY_ALIGN std::int8_t bytes[32] = {};
-      float scale = 0, sums[2] = {0, 0};
-      if (t < count) quantize_block(x + (begin + t) * x_stride + 32 * b, bytes, scale, sums);
-      for (int s = 0; s < 8; ++s) std::memcpy(q + ((8 * b + s) * group + t) * 4, bytes + 4 * s, 4);
-      scales[b * group + t] = scale;
-      sum16[2 * b * group + t] = scale * sums[0];
-      sum16[(2 * b + 1) * group + t] = scale * sums[1];
-      sum32[b * group + t] = scale * (sums[0] + sums[1]);
+  sum16[2 * b * group + t] = block.scale * block.sums[0];
+  sum16[(2 * b + 1) * group + t] = block.scale * block.sums[1];
+  out.scale[begin * blocks + b * group + t] = block.scale;
+  out.sum32[begin * blocks + b * group + t] = block.scale * (block.sums[0] + block.sums[1]);
+}
+
+void quantize_tokens(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
+                     const QuantizedTokens& out, const QuantizedTokens* rest) {
+  for (std::int64_t t = 0; t < out.group; ++t) {
+    for (std::int64_t b = 0; b < out.cols / 32; ++b) {
+      QuantizedBlock block, second;
+      const float* values = x + (begin + t) * x_stride + 32 * b;
+      if (t < count) quantize_block(values, block.bytes, block.scale, block.sums);
+      store_block(block, begin, t, b, out);
+      if (rest == nullptr) continue;
+      float left[32];
+      if (t < count) {
+        for (int i = 0; i < 32; ++i) left[i] = values[i] - block.scale * static_cast<float>(block.bytes[i]);
+        quantize_block(left, second.bytes, second.scale, second.sums);
+      }
+      store_block(second, begin, t, b, *rest);
     }
   }
 }
@@ -410,8 +428,8 @@ QuantKernels quant_kernels(quant::Format format) {
 }
 
 void quantize_group(const float* x, std::int64_t x_stride, std::int64_t begin, std::int64_t count,
-                    const QuantizedTokens& out) {
-  HWY_DYNAMIC_DISPATCH(quantize_tokens)(x, x_stride, begin, count, out);
+                    const QuantizedTokens& out, const QuantizedTokens* rest) {
+  HWY_DYNAMIC_DISPATCH(quantize_tokens)(x, x_stride, begin, count, out, rest);
 }
 }  // namespace snug::kernels::cpu
 #endif  // HWY_ONCE
