@@ -48,9 +48,10 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
   const kernels::LinearOutput qkv[] = {{w.q, w.q_bias, s.q, config_.q_dim()},
                                        {w.k, w.k_bias, s.k, config_.kv_dim()},
                                        {w.v, w.v_bias, s.v, config_.kv_dim()}};
-  // Softmax magnifies errors of queries and keys, which are large in these models: eight bits are too few for
-  // them.
-  linear(s.normed, tokens, qkv, precision_ == Precision::fast ? Precision::fine : precision_, s);
+  // Softmax magnifies errors of queries and keys, and what attention returns is added to every later layer:
+  // eight bits are too few for this tenth of the work.
+  const Precision precision = precision_ == Precision::fast ? Precision::fine : precision_;
+  linear(s.normed, tokens, qkv, precision, s);
   ops::rope_store({.stream = stream_,
                    .q = s.q,
                    .k = s.k,
@@ -73,7 +74,7 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
                   .workspace = s.attention_scratch,
                   .workspace_bytes = s.attention_scratch_bytes});
   const kernels::LinearOutput out[] = {{w.o, nullptr, s.hidden, config_.hidden, true}};
-  linear(s.attended, tokens, out, precision_, s);
+  linear(s.attended, tokens, out, precision, s);
 }
 
 void Qwen2::mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const {
