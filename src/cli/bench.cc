@@ -57,7 +57,7 @@ Status bench(const BenchFlags& flags) {
                       {"threads", options.wishes.threads},
                       {"instruction_set", kernels::cpu::target_name()},
                       {"memory", memory}};
-    std::cout << out.dump() << std::endl;
+    std::cout << json_line(out) << std::endl;
     return {};
   }
   std::cout

@@ -149,7 +149,7 @@ Status eval(const EvalFlags& flags) {
                       {"nll_sum", nll_sum},
                       {"perplexity", perplexity},
                       {"memory", memory_report(*llm)}};
-    std::cout << out.dump() << std::endl;
+    std::cout << json_line(out) << std::endl;
   } else {
     std::cout << fmt::format("{} tokens, perplexity {:.4f} (nll {:.4f})\n", tokens, perplexity, nll_sum);
   }

@@ -65,7 +65,7 @@ Status inspect(const InspectFlags& flags) {
         {"chat_template", skeleton.chat_template.has_value()},
         {"tensors", tensors}};
     if (skeleton.checkpoint) out["warnings"] = skeleton.checkpoint->weights.warnings;
-    std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << json_line(out) << std::endl;
     return {};
   }
   std::cout << fmt::format("{}\n", skeleton.name)

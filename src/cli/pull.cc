@@ -52,7 +52,7 @@ Status run_pull(const PullFlags& flags) {
   if (!path) return path.error();
   if (flags.output.json) {
     const Json out = {{"path", path->string()}, {"id", flags.id}, {"revision", flags.revision}};
-    std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << json_line(out) << std::endl;
   } else {
     std::cout << path->string() << std::endl;
   }

@@ -161,7 +161,7 @@ Status run(const RunFlags& flags) {
         out["choices"].push_back(completion_json(c, llm->skeleton(), params.logprobs.has_value()));
       }
     }
-    std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << json_line(out) << std::endl;
     return {};
   }
   for (int i = 0; !stream && i < params.n; ++i) {

@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "base/bytes.h"
-#include "base/json.h"
 
 namespace snug::cli {
 
@@ -54,11 +54,24 @@ void print_note(std::string_view text) {
   fmt::print(stderr, "{}\n", text);
 }
 
+std::string escape_line_ends(std::string json) {
+  static constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {
+      {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+  for (const auto& [bytes, escape] : kEscapes) {
+    for (std::size_t at = 0; (at = json.find(bytes, at)) != std::string::npos; at += escape.size()) {
+      json.replace(at, bytes.size(), escape);
+    }
+  }
+  return json;
+}
+
+Json error_json(const Error& error) {
+  return {{"error",
+           {{"code", static_cast<int>(error.code)}, {"message", error.message}, {"remedy", error.remedy}}}};
+}
+
 void print_json_error(const Error& error) {
-  const Json object = {
-      {"error",
-       {{"code", static_cast<int>(error.code)}, {"message", error.message}, {"remedy", error.remedy}}}};
-  fmt::print("{}\n", object.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json_line(error_json(error)));
 }
 
 }  // namespace snug::cli

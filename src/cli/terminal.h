@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace snug::cli {
 
@@ -32,6 +33,17 @@ class ProgressBar {
 
 void print_error(const Error& error);
 void print_note(std::string_view text);  // one line on stderr
+
+// One line of JSON. What some readers take for the end of a line inside a text (U+0085, U+2028, U+2029) is
+// escaped, bytes that are not UTF-8 become U+FFFD.
+std::string escape_line_ends(std::string json);
+template <class J>
+std::string json_line(const J& value) {
+  return escape_line_ends(value.dump(-1, ' ', false, J::error_handler_t::replace));
+}
+
+// {"error": {"code", "message", "remedy"}}
+Json error_json(const Error& error);
 
 // With --json a failure too is one JSON object on stdout: {"error": {"code", "message", "remedy"}}.
 void print_json_error(const Error& error);

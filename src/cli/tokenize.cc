@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "llm/skeleton.h"
 
 namespace snug::cli {
@@ -54,23 +55,31 @@ Result<OrderedJson> convert(const OrderedJson& in, const llm::Skeleton& skeleton
                "write {\"text\": \"Hello\"}"};
 }
 
+Result<OrderedJson> convert_line(const std::string& line, const std::string& where,
+                                 const llm::Skeleton& skeleton, const TokenizeFlags& flags) {
+  SNUG_ASSIGN(const OrderedJson in, parse_ordered_json(line, where, ErrorCode::usage));
+  return convert(in, skeleton, flags, where);
+}
+
 Status tokenize(const TokenizeFlags& flags) {
   ModelFlags model;
   model.model = flags.model;
   SNUG_ASSIGN(const std::string path, model.resolve());
   SNUG_ASSIGN(const llm::Skeleton skeleton, llm::open_tokenizer(path));
   if (!skeleton.tokenizer) return skeleton.encode("").error();
+  // A bad line gets an error line in its place, so that answers stay beside their questions; the exit code
+  // tells.
+  Status status;
   int number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = fmt::format("line {}", number);
-    SNUG_ASSIGN(const OrderedJson in, parse_ordered_json(line, where, ErrorCode::usage));
-    SNUG_ASSIGN(const OrderedJson out, convert(in, skeleton, flags, where));
-    std::cout << out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n';
+    const auto out = convert_line(line, fmt::format("line {}", number), skeleton, flags);
+    std::cout << (out ? json_line(*out) : json_line(error_json(out.error()))) << '\n';
+    if (!out && status) status = out.error();
   }
   std::cout.flush();
-  return {};
+  return status;
 }
 
 }  // namespace
