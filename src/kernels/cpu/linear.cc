@@ -22,6 +22,7 @@ constexpr std::int64_t kMaxGroup = 8;
 constexpr std::int64_t kFewTokens = 12;        // up to here a float panel costs more than it saves
 constexpr std::int64_t kDecodeColumns = 1024;  // columns of rows decoded at once
 constexpr std::int64_t kDecodeRows = 4;
+constexpr std::int64_t kFewBytes = 160 << 10;  // weights of one piece where tokens are few
 // Many tokens: activations of a few tokens (in L1) pass by this many unpacked panels (in L2) before the next
 // few.
 constexpr std::int64_t kPanelsAtOnce = 4;
@@ -31,8 +32,7 @@ constexpr std::int64_t kFloatTokensAtOnce = 12;
 // Of one thread. The parts of one way share the space with those of the others.
 constexpr std::int64_t kQuantScratch = kQuantChunkBytes + kQuantChunkBytes / 16 * 8;
 std::int64_t scratch_bytes(std::int64_t panel_rows) {
-  return std::max({kPanelsAtOnce * kQuantScratch,
-                   kPanelsAtOnce * kFloatChunk * panel_rows * 4 + kFloatChunk * 4,
+  return std::max({kPanelsAtOnce * kQuantScratch, (kPanelsAtOnce + 1) * kFloatChunk * panel_rows * 4,
                    kDecodeColumns * kDecodeRows * 4});
 }
 
@@ -159,8 +159,10 @@ void multiply_few(const Job& job, const Piece& piece, std::byte* scratch) {
   const WeightView& w = piece.out.weight;
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
-  const PanelOut to = panel_out(piece, 0, job.floats.panel_rows);
-  const std::byte* rows = w.data + piece.panel * job.floats.panel_rows * row_bytes;
+  const int panel_rows = job.floats.panel_rows;
+  PanelOut to = panel_out(piece, 0, panel_rows);
+  to.rows = static_cast<int>(std::min(piece.panels * panel_rows, w.rows - piece.panel * panel_rows));
+  const std::byte* rows = w.data + piece.panel * panel_rows * row_bytes;
   const float* x = job.p.x + piece.begin * job.p.x_stride;
   float* y = to.y + piece.begin * to.stride;
   const std::int64_t tokens = piece.end - piece.begin;
@@ -190,22 +192,23 @@ void multiply_rows(const Job& job, const Piece& piece, std::byte* scratch) {
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
   const int panel_rows = job.floats.panel_rows;
-  std::byte* decoded = scratch + kPanelsAtOnce * kFloatChunk * panel_rows * 4;
+  float* decoded = float_panel(scratch, kPanelsAtOnce, panel_rows);
   for (std::int64_t first = 0; first < w.cols; first += kFloatChunk) {
     const std::int64_t columns = std::min(kFloatChunk, w.cols - first);
     for (std::int64_t i = 0; i < piece.panels; ++i) {
       float* panel = float_panel(scratch, i, panel_rows);
       const int rows = panel_out(piece, i, panel_rows).rows;
+      const std::byte* source =
+          w.data + (piece.panel + i) * panel_rows * row_bytes + quant::bytes_of(w.format, first);
       if (rows < panel_rows) std::fill_n(panel, kFloatChunk * panel_rows, 0.0f);
-      for (int r = 0; r < rows; ++r) {
-        const std::byte* row =
-            w.data + ((piece.panel + i) * panel_rows + r) * row_bytes + quant::bytes_of(w.format, first);
-        if (is_number(w.format)) {
-          job.floats.transpose_row(dtype_of(w.format), row, columns, panel + r);
-        } else {
-          info.decode(row, reinterpret_cast<float*>(decoded), columns);
-          job.floats.transpose_row(DType::f32, decoded, columns, panel + r);
+      if (is_number(w.format)) {
+        job.floats.transpose(dtype_of(w.format), source, row_bytes, rows, columns, panel);
+      } else {
+        for (int r = 0; r < rows; ++r) {
+          info.decode(source + r * row_bytes, decoded + r * kFloatChunk, columns);
         }
+        job.floats.transpose(DType::f32, reinterpret_cast<const std::byte*>(decoded), kFloatChunk * 4, rows,
+                             columns, panel);
       }
     }
     multiply_floats(job, piece, first, columns, scratch);
@@ -266,11 +269,32 @@ struct Cut {
   }
 };
 
+// Of a piece of the output with the longest rows.
+std::int64_t bytes_at_once(const LinearParams& p, const Cut& cut, int panel_rows) {
+  std::int64_t bytes = 0;
+  for (const LinearOutput& out : p.outputs) {
+    bytes = std::max(bytes,
+                     cut.panels_at_once * panel_rows * quant::bytes_of(out.weight.format, out.weight.cols));
+  }
+  return bytes;
+}
+
 Cut choose_cut(const LinearParams& p, int panel_rows, int threads) {
-  if (p.tokens <= kFewTokens) return {1, p.tokens};
   Cut cut{kPanelsAtOnce, p.tokens};
-  std::int64_t pieces = 0;
-  for (const LinearOutput& out : p.outputs) pieces += cut.pieces(out, panel_rows, p.tokens);
+  const auto count = [&] {
+    std::int64_t pieces = 0;
+    for (const LinearOutput& out : p.outputs) pieces += cut.pieces(out, panel_rows, p.tokens);
+    return pieces;
+  };
+  if (p.tokens <= kFewTokens) {
+    // Long runs of rows are read fastest, but every thread needs its pieces.
+    while (cut.panels_at_once > 1 &&
+           (bytes_at_once(p, cut, panel_rows) > kFewBytes || count() < 4 * threads)) {
+      cut.panels_at_once /= 2;
+    }
+    return cut;
+  }
+  const std::int64_t pieces = count();
   // Blocks of tokens where panels alone would not feed the threads.
   if (threads > 1 && pieces < 4 * threads) {
     cut.tokens_at_once = std::max<std::int64_t>(24, align_up(p.tokens * pieces / (4 * threads), 24));

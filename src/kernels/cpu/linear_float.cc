@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/linear_targets.h"
 
@@ -13,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_float.cc"
 #include "hwy/foreach_target.h"
 //
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/linear_kernels.h"
 
@@ -79,11 +81,12 @@ void with_type(DType dtype, Fn&& fn) {
 
 // ---- few tokens
 
-// kRows rows times kTokens tokens.
+// kRows rows, w_stride bytes apart, times kTokens tokens. In y the rows are y_step apart.
 template <class W, int kRows, int kTokens>
 HWY_INLINE void dot_tile(const std::byte* w, std::int64_t w_stride, std::int64_t columns, const float* x,
-                         std::int64_t x_stride, float* y, std::int64_t y_stride) {
+                         std::int64_t x_stride, float* y, std::int64_t y_step, std::int64_t y_stride) {
   const DF df;
+  constexpr std::int64_t kPrefetchBytes = 512;
   // One row alone needs several chains of sums to hide the latency.
   constexpr int kChains = kRows * kTokens >= 8 ? 1 : kRows * kTokens >= 4 ? 2 : 4;
   VF acc[kChains][kRows][kTokens];
@@ -94,6 +97,10 @@ HWY_INLINE void dot_tile(const std::byte* w, std::int64_t w_stride, std::int64_t
   }
   std::int64_t k = 0;
   for (; k + kChains * kLanes <= columns; k += kChains * kLanes) {
+    if constexpr (kTokens == 1) {  // several tokens leave memory enough time
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) hwy::Prefetch(w + r * w_stride + k * W::kBytes + kPrefetchBytes);
+    }
     HWY_UNROLL(4)
     for (int c = 0; c < kChains; ++c) {
       VF v[kRows];
@@ -115,51 +122,101 @@ HWY_INLINE void dot_tile(const std::byte* w, std::int64_t w_stride, std::int64_t
       for (std::int64_t i = k; i < columns; ++i) {
         total += W::one(w + r * w_stride + i * W::kBytes) * x[t * x_stride + i];
       }
-      y[t * y_stride + r] += total;
+      y[t * y_stride + r * y_step] += total;
     }
   }
 }
 
 template <class W, int kRows>
 HWY_INLINE void dot_rows(const std::byte* w, std::int64_t w_stride, std::int64_t columns, const float* x,
-                         std::int64_t x_stride, std::int64_t tokens, float* y, std::int64_t y_stride) {
+                         std::int64_t x_stride, std::int64_t tokens, float* y, std::int64_t y_step,
+                         std::int64_t y_stride) {
   std::int64_t t = 0;
-  for (; t + 3 <= tokens; t += 3) {
-    dot_tile<W, kRows, 3>(w, w_stride, columns, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
-  }
-  if (tokens - t == 2) {
-    dot_tile<W, kRows, 2>(w, w_stride, columns, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
-  } else if (tokens - t == 1) {
-    dot_tile<W, kRows, 1>(w, w_stride, columns, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
-  }
+  const auto tile = [&](auto count) HWY_ATTR {
+    dot_tile<W, kRows, count.value>(w, w_stride, columns, x + t * x_stride, x_stride, y + t * y_stride,
+                                    y_step, y_stride);
+  };
+  for (; t + 3 <= tokens; t += 3) tile(std::integral_constant<int, 3>());
+  if (tokens - t == 2) tile(std::integral_constant<int, 2>());
+  if (tokens - t == 1) tile(std::integral_constant<int, 1>());
 }
 
+// Four streams, each through a quarter of the rows: a CPU follows a few long streams through memory better
+// than one, and far better than many short ones, such as four neighbouring rows at a time.
 void dot(DType dtype, const std::byte* w, std::int64_t w_stride, std::int64_t columns, const float* x,
          std::int64_t x_stride, std::int64_t tokens, PanelOut out) {
   with_type(dtype, [&](auto type) HWY_ATTR {
     using W = decltype(type);
-    int r = 0;
-    for (; r + 4 <= out.rows; r += 4) {
-      dot_rows<W, 4>(w + r * w_stride, w_stride, columns, x, x_stride, tokens, out.y + r, out.stride);
+    const int quarter = out.rows / 4;
+    for (int r = 0; r < quarter; ++r) {
+      dot_rows<W, 4>(w + r * w_stride, quarter * w_stride, columns, x, x_stride, tokens, out.y + r, quarter,
+                     out.stride);
     }
-    for (; r < out.rows; ++r) {
-      dot_rows<W, 1>(w + r * w_stride, w_stride, columns, x, x_stride, tokens, out.y + r, out.stride);
+    for (int r = 4 * quarter; r < out.rows; ++r) {
+      dot_rows<W, 1>(w + r * w_stride, w_stride, columns, x, x_stride, tokens, out.y + r, 1, out.stride);
     }
   });
 }
 
 // ---- many tokens
 
-void transpose_row(DType dtype, const std::byte* row, std::int64_t columns, float* panel) {
+template <class W>
+void transpose_elements(const std::byte* w, std::int64_t w_stride, int rows, std::int64_t columns,
+                        float* panel) {
+  for (int r = 0; r < rows; ++r) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      panel[k * kPanelRows + r] = W::one(w + r * w_stride + k * W::kBytes);
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Lanes 4i … 4i + 3 go to four neighbouring rows of column 4i of the panel.
+template <class D>
+HWY_INLINE void store_fours(D d, hn::Vec<D> v, float* panel) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    hn::StoreU(v, d, panel);
+  } else {
+    const hn::Half<D> half;
+    store_fours(half, hn::LowerHalf(half, v), panel);
+    store_fours(half, hn::UpperHalf(half, v), panel + hn::MaxLanes(half) * kPanelRows);
+  }
+}
+
+// 4 rows x kLanes columns.
+template <class W>
+HWY_INLINE void transpose_tile(const std::byte* w, std::int64_t w_stride, float* panel) {
+  const DF df;
+  const hn::Repartition<double, DF> dd;
+  const VF r0 = W::load(w), r1 = W::load(w + w_stride), r2 = W::load(w + 2 * w_stride),
+           r3 = W::load(w + 3 * w_stride);
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(df, r0, r1)),
+             low23 = hn::BitCast(dd, hn::InterleaveLower(df, r2, r3)),
+             high01 = hn::BitCast(dd, hn::InterleaveUpper(df, r0, r1)),
+             high23 = hn::BitCast(dd, hn::InterleaveUpper(df, r2, r3));
+  store_fours(df, hn::BitCast(df, hn::InterleaveLower(dd, low01, low23)), panel);
+  store_fours(df, hn::BitCast(df, hn::InterleaveUpper(dd, low01, low23)), panel + kPanelRows);
+  store_fours(df, hn::BitCast(df, hn::InterleaveLower(dd, high01, high23)), panel + 2 * kPanelRows);
+  store_fours(df, hn::BitCast(df, hn::InterleaveUpper(dd, high01, high23)), panel + 3 * kPanelRows);
+}
+#endif
+
+void transpose(DType dtype, const std::byte* w, std::int64_t w_stride, int rows, std::int64_t columns,
+               float* panel) {
   with_type(dtype, [&](auto type) HWY_ATTR {
     using W = decltype(type);
-    std::int64_t k = 0;
-    HWY_ALIGN float values[kLanes];
-    for (; k + kLanes <= columns; k += kLanes) {
-      hn::Store(W::load(row + k * W::kBytes), DF(), values);
-      for (int i = 0; i < kLanes; ++i) panel[(k + i) * kPanelRows] = values[i];
+    int r = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; r + 4 <= rows; r += 4) {
+      std::int64_t k = 0;
+      for (; k + kLanes <= columns; k += kLanes) {
+        transpose_tile<W>(w + r * w_stride + k * W::kBytes, w_stride, panel + k * kPanelRows + r);
+      }
+      transpose_elements<W>(w + r * w_stride + k * W::kBytes, w_stride, 4, columns - k,
+                            panel + k * kPanelRows + r);
     }
-    for (; k < columns; ++k) panel[k * kPanelRows] = W::one(row + k * W::kBytes);
+#endif
+    transpose_elements<W>(w + r * w_stride, w_stride, rows - r, columns, panel + r);
   });
 }
 
@@ -168,19 +225,11 @@ HWY_INLINE void multiply_tile(const float* panel, std::int64_t columns, const fl
                               PanelOut out) {
   const DF df;
   const bool whole = out.rows == kPanelRows;
-  HWY_ALIGN float tile[kTokens * kPanelRows] = {};
-  if (!whole) {
-    for (int t = 0; t < kTokens; ++t) {
-      for (int r = 0; r < out.rows; ++r) tile[t * kPanelRows + r] = out.y[t * out.stride + r];
-    }
-  }
-  float* y = whole ? out.y : tile;
-  const std::int64_t stride = whole ? out.stride : kPanelRows;
   VF acc[kTokens][2];
   HWY_UNROLL(12)
   for (int t = 0; t < kTokens; ++t) {
-    acc[t][0] = hn::LoadU(df, y + t * stride);
-    acc[t][1] = hn::LoadU(df, y + t * stride + kLanes);
+    acc[t][0] = acc[t][1] = hn::Zero(df);
+    hwy::Prefetch(out.y + t * out.stride);
   }
   for (std::int64_t k = 0; k < columns; ++k) {
     const VF w0 = hn::LoadU(df, panel + k * kPanelRows), w1 = hn::LoadU(df, panel + k * kPanelRows + kLanes);
@@ -193,12 +242,15 @@ HWY_INLINE void multiply_tile(const float* panel, std::int64_t columns, const fl
   }
   HWY_UNROLL(12)
   for (int t = 0; t < kTokens; ++t) {
-    hn::StoreU(acc[t][0], df, y + t * stride);
-    hn::StoreU(acc[t][1], df, y + t * stride + kLanes);
-  }
-  if (!whole) {
-    for (int t = 0; t < kTokens; ++t) {
-      for (int r = 0; r < out.rows; ++r) out.y[t * out.stride + r] = tile[t * kPanelRows + r];
+    float* y = out.y + t * out.stride;
+    if (whole) {
+      hn::StoreU(hn::Add(acc[t][0], hn::LoadU(df, y)), df, y);
+      hn::StoreU(hn::Add(acc[t][1], hn::LoadU(df, y + kLanes)), df, y + kLanes);
+    } else {
+      HWY_ALIGN float sums[kPanelRows];
+      hn::Store(acc[t][0], df, sums);
+      hn::Store(acc[t][1], df, sums + kLanes);
+      for (int r = 0; r < out.rows; ++r) y[r] += sums[r];
     }
   }
 }
@@ -226,7 +278,7 @@ void multiply(const float* panel, std::int64_t columns, const float* x, std::int
 }
 
 FloatKernels choose_float_kernels() {
-  return {hwy::TargetName(HWY_TARGET), kPanelRows, dot, transpose_row, multiply};
+  return {hwy::TargetName(HWY_TARGET), kPanelRows, dot, transpose, multiply};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -71,9 +71,9 @@ struct FloatKernels {
   // y[t, r] += Σ_k w[r, k] x[t, k] for few tokens; w is row-major of `dtype`, any alignment.
   void (*dot)(DType dtype, const std::byte* w, std::int64_t w_stride_bytes, std::int64_t columns,
               const float* x, std::int64_t x_stride, std::int64_t tokens, PanelOut out) = nullptr;
-  // One row of `dtype` → its place in a float32 panel (columns, panel_rows); `panel` points at its first
-  // element.
-  void (*transpose_row)(DType dtype, const std::byte* row, std::int64_t columns, float* panel) = nullptr;
+  // Row-major rows of `dtype`, any alignment → float32 panel (columns, panel_rows), whose other rows stay.
+  void (*transpose)(DType dtype, const std::byte* w, std::int64_t w_stride_bytes, int rows,
+                    std::int64_t columns, float* panel) = nullptr;
   // y[t, r] += Σ_k panel[k, r] x[t, k].
   void (*multiply)(const float* panel, std::int64_t columns, const float* x, std::int64_t x_stride,
                    std::int64_t tokens, PanelOut out) = nullptr;
