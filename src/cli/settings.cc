@@ -36,6 +36,22 @@ std::optional<std::string> given(const std::vector<std::string>& args, const CLI
   return std::nullopt;
 }
 
+// "--stop=" as two words: CLI11 would take the word after it for the value.
+std::vector<std::string> with_empty_values_apart(const std::vector<std::string>& args,
+                                                 const std::vector<const CLI::Option*>& options) {
+  std::vector<std::string> words;
+  for (const auto& arg : args) {
+    const bool empty_value =
+        arg.starts_with("--") && arg.ends_with("=") &&
+        std::ranges::any_of(options, [&](const CLI::Option* option) {
+          return option->get_expected_min() > 0 && option->check_lname(arg.substr(2, arg.size() - 3));
+        });
+    words.push_back(empty_value ? arg.substr(0, arg.size() - 1) : arg);
+    if (empty_value) words.emplace_back();
+  }
+  return words;
+}
+
 std::string variable_of(std::string flag) {
   std::transform(flag.begin(), flag.end(), flag.begin(),
                  [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
@@ -107,7 +123,7 @@ Result<std::vector<std::string>> complete_arguments(const CLI::App& app, std::ve
                  fmt::format("snug {} --help lists them", args[0])};
   }
   args.insert(args.begin() + 1, extra.begin(), extra.end());
-  return args;
+  return with_empty_values_apart(args, options);
 }
 
 }  // namespace snug::cli
