@@ -30,10 +30,12 @@ struct WeightView {
 
 // exact: activations stay float32 and weights are decoded to float32 (what --dtype float32 asks for).
 // fine:  for packed quantised weights, activations are rounded to 8 bits per 32-block and the rest of that
-// rounding to
-//        8 bits once more: 16 bits in all, for products that later steps magnify (queries and keys).
+//        rounding to 8 bits once more: 16 bits in all, for products that later steps magnify (queries and
+//        keys).
 // fast:  the first 8 bits alone, as is usual.
-// Weights that are not quantised are multiplied in float32 in each case.
+// Weights that are not quantised are multiplied in float32, but for one case: fast rounds activations to
+// bfloat16 (to nearest even) for BF16 weights in place with an even number of columns, where the CPU
+// multiplies pairs of bfloat16 (AVX512-BF16).
 enum class Precision : std::uint8_t { exact, fine, fast };
 
 // One product among several that share x (q, k, v; gate, up).

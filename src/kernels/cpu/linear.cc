@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "core/arena.h"
+#include "kernels/cpu/linear_bf16.h"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/linear_layout.h"
 
@@ -46,6 +47,16 @@ void run(ThreadPool* pool, Fn&& fn) {
   }
 }
 
+// Calls fn(begin, end) over parts of [0, count).
+template <class Fn>
+void for_range(ThreadPool* pool, std::int64_t count, Fn&& fn) {
+  if (pool == nullptr) {
+    fn(std::int64_t{0}, count);
+  } else {
+    pool->parallel_for(count, 4, [&](std::int64_t begin, std::int64_t end, int) { fn(begin, end); });
+  }
+}
+
 int threads_of(const ThreadPool* pool) {
   return pool == nullptr ? 1 : pool->size();
 }
@@ -66,6 +77,33 @@ bool uses_integers(const LinearOutput& out, Precision precision) {
 struct Job {
   const LinearParams& p;
   FloatKernels floats;
+  Bf16Kernels bf16;  // where available and wanted
+
+  bool uses_bf16(const WeightView& w) const {
+    return bf16.available() && w.format == quant::Format::bf16 && w.layout == Layout::rows && w.cols % 2 == 0;
+  }
+};
+
+Bf16Kernels usable_bf16(const FloatKernels& floats) {
+  const Bf16Kernels bf16 = bf16_kernels();
+  return bf16.panel_rows == floats.panel_rows ? bf16 : Bf16Kernels();  // float32 transposes its panels
+}
+
+// Activations as bf16, (tokens, stride), padded with zeros.
+struct Bf16Tokens {
+  std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;
+
+  static std::int64_t bytes(std::int64_t tokens, std::int64_t cols) {
+    return tokens * align_up(cols, kBf16Step) * 2;
+  }
+  static Bf16Tokens at(std::byte* data, std::int64_t cols) {
+    return {reinterpret_cast<std::uint16_t*>(data), align_up(cols, kBf16Step)};
+  }
+  void round(const Job& job, std::int64_t token) const {
+    job.bf16.round(job.p.x + token * job.p.x_stride, job.p.outputs.front().weight.cols,
+                   data + token * stride);
+  }
 };
 
 // Some panels of one output and a range of tokens.
@@ -155,7 +193,7 @@ void multiply_decoded(const Job& job, const Piece& piece, const QuantKernels& k,
 }
 
 // Rows as files have them, by dot products.
-void multiply_few(const Job& job, const Piece& piece, std::byte* scratch) {
+void multiply_few(const Job& job, const Piece& piece, const Bf16Tokens& halves, std::byte* scratch) {
   const WeightView& w = piece.out.weight;
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
@@ -166,6 +204,11 @@ void multiply_few(const Job& job, const Piece& piece, std::byte* scratch) {
   const float* x = job.p.x + piece.begin * job.p.x_stride;
   float* y = to.y + piece.begin * to.stride;
   const std::int64_t tokens = piece.end - piece.begin;
+  if (job.uses_bf16(w)) {
+    job.bf16.dot(rows, row_bytes, w.cols, halves.data + piece.begin * halves.stride, halves.stride, tokens,
+                 {y, to.stride, to.rows});
+    return;
+  }
   if (is_number(w.format)) {
     job.floats.dot(dtype_of(w.format), rows, row_bytes, w.cols, x, job.p.x_stride, tokens,
                    {y, to.stride, to.rows});
@@ -215,6 +258,32 @@ void multiply_rows(const Job& job, const Piece& piece, std::byte* scratch) {
   }
 }
 
+// The same with bf16 activations: a pair of bf16 takes the place of a float32.
+void multiply_bf16(const Job& job, const Piece& piece, const Bf16Tokens& x, std::byte* scratch) {
+  const WeightView& w = piece.out.weight;
+  const int panel_rows = job.floats.panel_rows;
+  const auto panel = [&](std::int64_t i) {
+    return reinterpret_cast<std::byte*>(float_panel(scratch, i, panel_rows));
+  };
+  for (std::int64_t first = 0; first < w.cols; first += 2 * kFloatChunk) {
+    const std::int64_t pairs = std::min(2 * kFloatChunk, w.cols - first) / 2;
+    for (std::int64_t i = 0; i < piece.panels; ++i) {
+      const int rows = panel_out(piece, i, panel_rows).rows;
+      if (rows < panel_rows) std::memset(panel(i), 0, static_cast<std::size_t>(kFloatChunk * panel_rows * 4));
+      job.floats.transpose(DType::f32, w.data + ((piece.panel + i) * panel_rows * w.cols + first) * 2,
+                           w.cols * 2, rows, pairs, float_panel(scratch, i, panel_rows));
+    }
+    for (std::int64_t t = piece.begin; t < piece.end; t += kFloatTokensAtOnce) {
+      for (std::int64_t i = 0; i < piece.panels; ++i) {
+        PanelOut to = panel_out(piece, i, panel_rows);
+        to.y += t * to.stride;
+        job.bf16.multiply(panel(i), pairs, x.data + t * x.stride + first, x.stride,
+                          std::min(kFloatTokensAtOnce, piece.end - t), to);
+      }
+    }
+  }
+}
+
 // Activations as bytes: once, or (fine) with what the first rounding left.
 struct Rounded {
   QuantizedTokens first, rest;
@@ -235,7 +304,7 @@ struct Rounded {
 };
 
 void compute(const Job& job, const Piece& piece, const QuantKernels& k, const Rounded& x,
-             std::byte* scratch) {
+             const Bf16Tokens& halves, std::byte* scratch) {
   start_sums(piece, job.floats.panel_rows);
   const bool packed = piece.out.weight.layout == Layout::packed;
   if (uses_integers(piece.out, job.p.precision)) {
@@ -253,7 +322,9 @@ void compute(const Job& job, const Piece& piece, const QuantKernels& k, const Ro
   } else if (packed) {
     multiply_decoded(job, piece, k, scratch);
   } else if (job.p.tokens <= kFewTokens) {
-    multiply_few(job, piece, scratch);
+    multiply_few(job, piece, halves, scratch);
+  } else if (job.uses_bf16(piece.out.weight)) {
+    multiply_bf16(job, piece, halves, scratch);
   } else {
     multiply_rows(job, piece, scratch);
   }
@@ -304,7 +375,7 @@ Cut choose_cut(const LinearParams& p, int panel_rows, int threads) {
 
 // Pieces [begin, end) of all; an output's pieces go block of tokens by block of tokens.
 void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int64_t end, const Rounded& x,
-                   std::byte* scratch) {
+                   const Bf16Tokens& halves, std::byte* scratch) {
   const int panel_rows = job.floats.panel_rows;
   std::int64_t offset = 0;
   for (const LinearOutput& out : job.p.outputs) {
@@ -318,7 +389,7 @@ void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int6
       compute(job,
               {out, panel, std::min(cut.panels_at_once, panels - panel), token,
                std::min(job.p.tokens, token + cut.tokens_at_once)},
-              k, x, scratch);
+              k, x, halves, scratch);
     }
     offset += pieces;
   }
@@ -328,8 +399,14 @@ void compute_range(const Job& job, const Cut& cut, std::int64_t begin, std::int6
 
 std::int64_t linear_workspace_bytes(std::int64_t max_tokens, std::int64_t max_cols, int threads) {
   const std::int64_t cols = align_up(max_cols, 32);
-  return Rounded::bytes(align_up(max_tokens, kMaxGroup), cols, true) +
-         threads * (align_up(scratch_bytes(kMaxPanelRows)) + Rounded::bytes(1, cols, true));
+  const bool bf16 = usable_bf16(float_kernels()).available();
+  // fine needs two roundings to bytes; fast needs one, and bf16 where outputs of both kinds share a call.
+  const auto rounded = [&](std::int64_t bytes_tokens, std::int64_t tokens) {
+    return std::max(Rounded::bytes(bytes_tokens, cols, true),
+                    Rounded::bytes(bytes_tokens, cols, false) + (bf16 ? Bf16Tokens::bytes(tokens, cols) : 0));
+  };
+  return rounded(align_up(max_tokens, kMaxGroup), max_tokens) +
+         threads * (align_up(scratch_bytes(kMaxPanelRows)) + rounded(1, 1));
 }
 
 void linear(const LinearParams& p) {
@@ -340,10 +417,12 @@ void linear(const LinearParams& p) {
   const FloatKernels floats = float_kernels();
   const QuantKernels any = quant_kernels(quant::Format::q4_0);
   const Cut cut = choose_cut(p, floats.panel_rows, threads);
-  bool integers = false;
+  const Job job{p, floats, p.precision == Precision::fast ? usable_bf16(floats) : Bf16Kernels()};
+  bool integers = false, bf16 = false;
   std::int64_t pieces = 0;
   for (const LinearOutput& out : p.outputs) {
     integers = integers || uses_integers(out, p.precision);
+    bf16 = bf16 || job.uses_bf16(out.weight);
     pieces += cut.pieces(out, floats.panel_rows, p.tokens);
   }
 
@@ -365,17 +444,23 @@ void linear(const LinearParams& p) {
         shared.quantize(p, t, std::min<std::int64_t>(any.group, p.tokens - t));
       }
     };
-    if (p.stream.pool == nullptr) {
-      quantize(0, padded / any.group);
-    } else {
-      p.stream.pool->parallel_for(padded / any.group, 4,
-                                  [&](std::int64_t b, std::int64_t e, int) { quantize(b, e); });
-    }
+    for_range(p.stream.pool, padded / any.group, quantize);
+  }
+  // One token: every thread rounds for itself, which is sooner done than waiting for another.
+  Bf16Tokens shared_halves;
+  std::byte* own_halves = nullptr;
+  const std::int64_t one_halves = Bf16Tokens::bytes(1, cols);
+  if (bf16 && p.tokens == 1) {
+    own_halves = arena.take<std::byte>(threads * one_halves);
+  } else if (bf16) {
+    shared_halves = Bf16Tokens::at(arena.take<std::byte>(Bf16Tokens::bytes(p.tokens, cols)), cols);
+    for_range(p.stream.pool, p.tokens, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t token = begin; token < end; ++token) shared_halves.round(job, token);
+    });
   }
 
   // Small steps even out the threads' loads; one token's are tiny, so that several go together.
   const std::int64_t grain = p.tokens > 1 ? 1 : std::max<std::int64_t>(1, pieces / (8 * threads));
-  const Job job{p, floats};
   std::atomic<std::int64_t> next{0};
   run(p.stream.pool, [&](int worker) {
     Rounded x = shared;
@@ -383,10 +468,16 @@ void linear(const LinearParams& p) {
       x = Rounded::at(own + worker * one_token, 1, cols, 1, fine);
       x.quantize(p, 0, 1);
     }
+    Bf16Tokens halves = shared_halves;
+    if (own_halves != nullptr) {
+      halves = Bf16Tokens::at(own_halves + worker * one_halves, cols);
+      halves.round(job, 0);
+    }
     for (;;) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= pieces) return;
-      compute_range(job, cut, begin, std::min(pieces, begin + grain), x, scratch + worker * thread_scratch);
+      compute_range(job, cut, begin, std::min(pieces, begin + grain), x, halves,
+                    scratch + worker * thread_scratch);
     }
   });
 }
