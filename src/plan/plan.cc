@@ -16,7 +16,7 @@ using model::Lifetime;
 // small objects (1.5 MB). A load's peak comes before the latter.
 constexpr std::int64_t kLoadGrowth = 3ll << 19;
 constexpr std::int64_t kThreadGrowth = 12 << 10;
-constexpr std::int64_t kRunGrowth = 3ll << 19;
+constexpr std::int64_t kRunGrowth = 5ll << 19;
 constexpr std::int64_t kDefaultChunk = 512;
 constexpr std::int64_t kSmallestChunk = 32;
 
