@@ -184,8 +184,7 @@ TEST(Tokenizer, LosesNothingWhereAPatternGivesUp) {
   TokenizerSpec spec = small_spec("gpt-2");
   spec.merges.clear();
   const std::string text = std::string(40, 'a') + "! end";
-  for (const char* pattern :
-       {"(a+)+$", "(?=a)", "a\\Kb|"}) {  // explosive; empty matches; \K
+  for (const char* pattern : {"(a+)+$", "(?=a)", "a\\Kb|"}) {  // explosive; empty matches; \K
     spec.split_patterns = {pattern};
     const Tokenizer t = make_tokenizer(spec);
     EXPECT_EQ(t.decode(t.encode(text), false), text) << pattern;
