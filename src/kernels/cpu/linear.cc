@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "core/arena.h"
+#include "hwy/cache_control.h"
 #include "kernels/cpu/linear_bf16.h"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/linear_layout.h"
@@ -27,13 +28,14 @@ constexpr std::int64_t kFewBytes = 160 << 10;  // weights of one piece where tok
 // Many tokens: activations of a few tokens (in L1) pass by this many unpacked panels (in L2) before the next
 // few.
 constexpr std::int64_t kPanelsAtOnce = 4;
+constexpr std::int64_t kFloatPanelsAtOnce = 8;
 constexpr std::int64_t kTokensAtOnce = 8;  // a multiple of every group
 constexpr std::int64_t kFloatTokensAtOnce = 12;
 
 // Of one thread. The parts of one way share the space with those of the others.
 constexpr std::int64_t kQuantScratch = kQuantChunkBytes + kQuantChunkBytes / 16 * 8;
 std::int64_t scratch_bytes(std::int64_t panel_rows) {
-  return std::max({kPanelsAtOnce * kQuantScratch, (kPanelsAtOnce + 1) * kFloatChunk * panel_rows * 4,
+  return std::max({kPanelsAtOnce * kQuantScratch, (kFloatPanelsAtOnce + 1) * kFloatChunk * panel_rows * 4,
                    kDecodeColumns * kDecodeRows * 4});
 }
 
@@ -88,23 +90,6 @@ Bf16Kernels usable_bf16(const FloatKernels& floats) {
   const Bf16Kernels bf16 = bf16_kernels();
   return bf16.panel_rows == floats.panel_rows ? bf16 : Bf16Kernels();  // float32 transposes its panels
 }
-
-// Activations as bf16, (tokens, stride), padded with zeros.
-struct Bf16Tokens {
-  std::uint16_t* data = nullptr;
-  std::int64_t stride = 0;
-
-  static std::int64_t bytes(std::int64_t tokens, std::int64_t cols) {
-    return tokens * align_up(cols, kBf16Step) * 2;
-  }
-  static Bf16Tokens at(std::byte* data, std::int64_t cols) {
-    return {reinterpret_cast<std::uint16_t*>(data), align_up(cols, kBf16Step)};
-  }
-  void round(const Job& job, std::int64_t token) const {
-    job.bf16.round(job.p.x + token * job.p.x_stride, job.p.outputs.front().weight.cols,
-                   data + token * stride);
-  }
-};
 
 // Some panels of one output and a range of tokens.
 struct Piece {
@@ -165,6 +150,18 @@ float* float_panel(std::byte* scratch, std::int64_t i, int panel_rows) {
   return reinterpret_cast<float*>(scratch) + i * kFloatChunk * panel_rows;
 }
 
+// While panel i is multiplied, its share of the next tokens' activations: they come from L3 or farther, row
+// by row.
+void prefetch_part(const LinearParams& p, std::int64_t token, const Piece& piece, std::int64_t i,
+                   std::int64_t first, std::int64_t columns) {
+  const std::int64_t share = (kFloatTokensAtOnce + piece.panels - 1) / piece.panels;
+  const std::int64_t end = std::min({token + (i + 1) * share, token + kFloatTokensAtOnce, piece.end});
+  for (std::int64_t t = token + i * share; t < end; ++t) {
+    const float* x = p.x + t * p.x_stride + first;
+    for (std::int64_t k = 0; k < columns; k += 16) hwy::Prefetch(x + k);
+  }
+}
+
 // Columns [first, first + columns) of all tokens times the float panels in scratch.
 void multiply_floats(const Job& job, const Piece& piece, std::int64_t first, std::int64_t columns,
                      std::byte* scratch) {
@@ -173,6 +170,7 @@ void multiply_floats(const Job& job, const Piece& piece, std::int64_t first, std
     for (std::int64_t i = 0; i < piece.panels; ++i) {
       PanelOut to = panel_out(piece, i, panel_rows);
       to.y += t * to.stride;
+      prefetch_part(job.p, t + kFloatTokensAtOnce, piece, i, first, columns);
       job.floats.multiply(float_panel(scratch, i, panel_rows), columns, job.p.x + t * job.p.x_stride + first,
                           job.p.x_stride, std::min(kFloatTokensAtOnce, piece.end - t), to);
     }
@@ -235,7 +233,7 @@ void multiply_rows(const Job& job, const Piece& piece, std::byte* scratch) {
   const quant::FormatInfo& info = quant::info(w.format);
   const std::int64_t row_bytes = quant::bytes_of(w.format, w.cols);
   const int panel_rows = job.floats.panel_rows;
-  float* decoded = float_panel(scratch, kPanelsAtOnce, panel_rows);
+  float* decoded = float_panel(scratch, kFloatPanelsAtOnce, panel_rows);
   for (std::int64_t first = 0; first < w.cols; first += kFloatChunk) {
     const std::int64_t columns = std::min(kFloatChunk, w.cols - first);
     for (std::int64_t i = 0; i < piece.panels; ++i) {
@@ -350,8 +348,9 @@ std::int64_t bytes_at_once(const LinearParams& p, const Cut& cut, int panel_rows
   return bytes;
 }
 
-Cut choose_cut(const LinearParams& p, int panel_rows, int threads) {
-  Cut cut{kPanelsAtOnce, p.tokens};
+Cut choose_cut(const LinearParams& p, bool integers, int panel_rows, int threads) {
+  if (integers && p.tokens <= kFewTokens) return {1, p.tokens};
+  Cut cut{integers ? kPanelsAtOnce : kFloatPanelsAtOnce, p.tokens};
   const auto count = [&] {
     std::int64_t pieces = 0;
     for (const LinearOutput& out : p.outputs) pieces += cut.pieces(out, panel_rows, p.tokens);
@@ -416,15 +415,15 @@ void linear(const LinearParams& p) {
   assert(p.workspace_bytes >= linear_workspace_bytes(p.tokens, cols, threads));
   const FloatKernels floats = float_kernels();
   const QuantKernels any = quant_kernels(quant::Format::q4_0);
-  const Cut cut = choose_cut(p, floats.panel_rows, threads);
   const Job job{p, floats, p.precision == Precision::fast ? usable_bf16(floats) : Bf16Kernels()};
   bool integers = false, bf16 = false;
   std::int64_t pieces = 0;
   for (const LinearOutput& out : p.outputs) {
     integers = integers || uses_integers(out, p.precision);
     bf16 = bf16 || job.uses_bf16(out.weight);
-    pieces += cut.pieces(out, floats.panel_rows, p.tokens);
   }
+  const Cut cut = choose_cut(p, integers, floats.panel_rows, threads);
+  for (const LinearOutput& out : p.outputs) pieces += cut.pieces(out, floats.panel_rows, p.tokens);
 
   const std::int64_t thread_scratch = align_up(scratch_bytes(floats.panel_rows));
   Arena arena(p.workspace, p.workspace_bytes);
@@ -455,7 +454,8 @@ void linear(const LinearParams& p) {
   } else if (bf16) {
     shared_halves = Bf16Tokens::at(arena.take<std::byte>(Bf16Tokens::bytes(p.tokens, cols)), cols);
     for_range(p.stream.pool, p.tokens, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t token = begin; token < end; ++token) shared_halves.round(job, token);
+      for (std::int64_t token = begin; token < end; ++token)
+        shared_halves.round(job.bf16, token, p.x + token * p.x_stride, cols);
     });
   }
 
@@ -471,7 +471,7 @@ void linear(const LinearParams& p) {
     Bf16Tokens halves = shared_halves;
     if (own_halves != nullptr) {
       halves = Bf16Tokens::at(own_halves + worker * one_halves, cols);
-      halves.round(job, 0);
+      halves.round(job.bf16, 0, p.x, cols);
     }
     for (;;) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/arena.h"
 #include "kernels/cpu/linear_kernels.h"
 
 namespace snug::kernels::cpu {
@@ -24,6 +25,22 @@ struct Bf16Kernels {
                    std::int64_t tokens, PanelOut out) = nullptr;
 
   bool available() const { return dot != nullptr; }
+};
+
+// Activations as bf16, (tokens, stride), padded with zeros. Does not own them.
+struct Bf16Tokens {
+  std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;
+
+  static std::int64_t bytes(std::int64_t tokens, std::int64_t cols) {
+    return tokens * align_up(cols, kBf16Step) * 2;
+  }
+  static Bf16Tokens at(std::byte* data, std::int64_t cols) {
+    return {reinterpret_cast<std::uint16_t*>(data), align_up(cols, kBf16Step)};
+  }
+  void round(const Bf16Kernels& kernels, std::int64_t token, const float* x, std::int64_t cols) const {
+    kernels.round(x, cols, data + token * stride);
+  }
 };
 
 // Not available where this CPU has no such instructions.
