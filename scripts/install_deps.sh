@@ -3,7 +3,7 @@
 # neither apt nor the network.
 #
 #   scripts/install_deps.sh         what building and testing need
-#   scripts/install_deps.sh --ci    also clang, clang-format and clang-tidy, for the format check and the fuzzers
+#   scripts/install_deps.sh --ci    also clang, clang-format, clang-tidy and a compiler for Arm, for the checks
 set -euo pipefail
 
 packages=(
@@ -15,7 +15,7 @@ packages=(
 )
 for argument in "$@"; do
   case "$argument" in
-    --ci) packages+=(clang clang-format clang-tidy libclang-rt-14-dev) ;;
+    --ci) packages+=(clang clang-format clang-tidy libclang-rt-14-dev g++-aarch64-linux-gnu) ;;
     *) echo "usage: scripts/install_deps.sh [--ci]" >&2; exit 2 ;;
   esac
 done
