@@ -28,7 +28,7 @@ constexpr std::int64_t kFewBytes = 160 << 10;  // weights of one piece where tok
 // Many tokens: activations of a few tokens (in L1) pass by this many unpacked panels (in L2) before the next
 // few.
 constexpr std::int64_t kPanelsAtOnce = 4;
-constexpr std::int64_t kFloatPanelsAtOnce = 8;
+constexpr std::int64_t kFloatPanelsAtOnce = 4;
 constexpr std::int64_t kTokensAtOnce = 8;  // a multiple of every group
 constexpr std::int64_t kFloatTokensAtOnce = 12;
 
