@@ -33,6 +33,10 @@ if(SNUG_SANITIZE)
                                               -Wno-maybe-uninitialized)  # false alarms among the checks
   target_link_options(snug_flags INTERFACE -fsanitize=${SNUG_SANITIZE})
 endif()
+if(SNUG_SANITIZE OR SNUG_FUZZ)
+  # Kernels grow many times under the checks: one instruction set beside the portable code is enough there.
+  target_compile_definitions(snug_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
+endif()
 if(SNUG_FUZZ)  # coverage and checks in every library; fuzz/ adds libFuzzer's main
   set(SNUG_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)

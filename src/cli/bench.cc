@@ -22,7 +22,7 @@ struct BenchFlags {
 
 Status bench(const BenchFlags& flags) {
   SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
-  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
+  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton));
   const auto& wanted = flags.options;
   const std::int64_t length = wanted.prompt + wanted.generate;
   if (length > skeleton.config.max_positions) {

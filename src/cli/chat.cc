@@ -133,7 +133,7 @@ Status chat(const ChatFlags& flags) {
   SNUG_TRY(engine::validate(params, skeleton.usable_vocab()));
   if (params.n != 1) return Error{ErrorCode::usage, "--n: a chat has one answer", "leave --n out"};
   if (!skeleton.chat_template) return skeleton.render_chat(OrderedJson::array(), OrderedJson(), true).error();
-  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
+  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton));
   if (!options.wishes.max_model_len) {
     options.wishes.max_model_len = std::min(kDefaultContext, skeleton.config.max_positions);
   }

@@ -85,7 +85,7 @@ Result<std::vector<std::vector<std::int32_t>>> sequences(const EvalFlags& flags,
 
 Status eval(const EvalFlags& flags) {
   SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
-  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
+  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton));
   // Texts are evaluated in windows of 2048 tokens unless the user says otherwise: comparable figures, bounded
   // memory.
   const std::int64_t window =

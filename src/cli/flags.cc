@@ -84,8 +84,7 @@ Result<DType> kv_dtype(const ModelFlags& flags) {
 
 }  // namespace
 
-Result<llm::LoadOptions> ModelFlags::load_options(const llm::Skeleton& skeleton,
-                                                  const OutputFlags& output) const {
+Result<llm::LoadOptions> ModelFlags::load_options(const llm::Skeleton& skeleton) const {
   if (device == "cuda") {
     return Error{ErrorCode::usage, "--device cuda: this build of snug has no CUDA back end",
                  "use --device cpu"};
@@ -110,7 +109,6 @@ Result<llm::LoadOptions> ModelFlags::load_options(const llm::Skeleton& skeleton,
                              skeleton.config.max_positions),
                  "ask for fewer, or use a checkpoint with YaRN (rope_scaling in config.json)"};
   }
-  (void)output;
   return options;
 }
 

@@ -39,7 +39,7 @@ struct ModelFlags {
   // Opens what resolve() finds; the checkpoint's warnings go to stderr.
   Result<llm::Skeleton> open(const OutputFlags& output) const;
   // usage error for values that make no sense here, such as --device cuda in a CPU-only build.
-  Result<llm::LoadOptions> load_options(const llm::Skeleton& skeleton, const OutputFlags& output) const;
+  Result<llm::LoadOptions> load_options(const llm::Skeleton& skeleton) const;
   // The number type of the arithmetic and of the KV cache, for reports.
   std::string arithmetic() const;
 };

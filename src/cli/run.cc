@@ -109,7 +109,7 @@ Status run(const RunFlags& flags) {
   SNUG_TRY(engine::validate(params, skeleton.usable_vocab()));
   SNUG_ASSIGN(const auto ids, prompt_ids(flags, skeleton));
   SNUG_TRY(check_token_ids(ids, skeleton.config.vocab));
-  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton, flags.output));
+  SNUG_ASSIGN(auto options, flags.model.load_options(skeleton));
   // The context is what this request needs, unless the user says otherwise.
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length == 0) return Error{ErrorCode::usage, "the prompt is empty", "give at least one token"};

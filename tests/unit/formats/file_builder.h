@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/temp_folder.h"
 
 namespace snug::formats::built {
 
@@ -113,30 +114,7 @@ inline GgufBuilder small_gguf() {
   return b;
 }
 
-// A folder of its own, gone at the end of the test.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "snug-formats-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TempFolder() {
-    std::error_code code;
-    std::filesystem::remove_all(path_, code);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempFolder;
 
 // The result is a bad_file error whose message has each of the words.
 template <class R>
