@@ -134,47 +134,47 @@ TEST(Plan, ARefusalShowsTheSumAndARemedyThatWorks) {
           const std::string context = std::string(type) + (mapped ? " mapped " : " random ") +
                                       std::to_string(budget) + ": " + plan.error().to_string();
           ASSERT_EQ(plan.error().code, ErrorCode::does_not_fit);
-          for (const char* word : {"process ", "weights ", format_bytes(budget).c_str()}) {
-            for (const std::string& word :
-                 {std::string("process "), std::string("weights "), format_bytes(budget)}) {
-            }
-            const std::string length = value_after(plan.error().remedy, "--max-model-len");
-            const std::string memory = value_after(plan.error().remedy, "--host-memory");
-            ASSERT_NE(length.empty(), memory.empty()) << context;
-            if (!length.empty()) {
-              ++lengths;
-              wishes.max_model_len = std::stoll(length);
-              EXPECT_TRUE(s.plan(budget, wishes).ok()) << context;
-            } else {
-              ++memories;
-              const auto bytes = parse_bytes(memory);
-              ASSERT_TRUE(bytes.ok()) << context;
-              EXPECT_TRUE(s.plan(*bytes, wishes).ok()) << context;
-            }
+          for (const std::string& word :
+               {std::string("process "), std::string("weights "), format_bytes(budget)}) {
+            EXPECT_NE(plan.error().message.find(word), std::string::npos) << context;
+          }
+          const std::string length = value_after(plan.error().remedy, "--max-model-len");
+          const std::string memory = value_after(plan.error().remedy, "--host-memory");
+          ASSERT_NE(length.empty(), memory.empty()) << context;
+          if (!length.empty()) {
+            ++lengths;
+            wishes.max_model_len = std::stoll(length);
+            EXPECT_TRUE(s.plan(budget, wishes).ok()) << context;
+          } else {
+            ++memories;
+            const auto bytes = parse_bytes(memory);
+            ASSERT_TRUE(bytes.ok()) << context;
+            EXPECT_TRUE(s.plan(*bytes, wishes).ok()) << context;
           }
         }
       }
     }
-    EXPECT_GT(lengths, 20);
-    EXPECT_GT(memories, 20);
   }
+  EXPECT_GT(lengths, 20);
+  EXPECT_GT(memories, 20);
+}
 
-  // Whatever the budget: a plan keeps within it, and more memory never gives a shorter context.
-  TEST(Plan, IsMonotonous) {
-    const Subject s = subject("q4_0");
-    std::int64_t longest = 0;
-    for (std::int64_t budget = 300 << 20; budget < 1200 << 20; budget += 3'333'333) {
-      const auto plan = s.plan(budget, {});
-      if (!plan.ok()) {
-        EXPECT_EQ(longest, 0) << budget;
-        continue;
-      }
-      EXPECT_LE(plan->predicted_host, budget);
-      EXPECT_GE(plan->max_model_len, longest) << budget;
-      longest = plan->max_model_len;
+// Whatever the budget: a plan keeps within it, and more memory never gives a shorter context.
+TEST(Plan, IsMonotonous) {
+  const Subject s = subject("q4_0");
+  std::int64_t longest = 0;
+  for (std::int64_t budget = 300 << 20; budget < 1200 << 20; budget += 3'333'333) {
+    const auto plan = s.plan(budget, {});
+    if (!plan.ok()) {
+      EXPECT_EQ(longest, 0) << budget;
+      continue;
     }
-    EXPECT_EQ(longest, 32768);
+    EXPECT_LE(plan->predicted_host, budget);
+    EXPECT_GE(plan->max_model_len, longest) << budget;
+    longest = plan->max_model_len;
   }
+  EXPECT_EQ(longest, 32768);
+}
 
 }  // namespace
 }  // namespace snug::plan
