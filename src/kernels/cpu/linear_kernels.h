@@ -11,7 +11,7 @@ namespace snug::kernels::cpu {
 // A chunk of columns is what one unpacked panel holds; a multiple of every unit.
 inline constexpr std::int64_t kQuantChunkBytes = 16384;  // codes of one panel: stays in L1
 inline constexpr int kMaxPanelRows = 32;                 // of any instruction set
-inline constexpr std::int64_t kFloatChunk = 1024;         // columns of one float32 panel
+inline constexpr std::int64_t kFloatChunk = 1024;        // columns of one float32 panel
 
 // Activations rounded to 8 bits, `group` tokens interleaved. Group g begins at g times the group's size.
 struct QuantizedTokens {
