@@ -21,12 +21,13 @@ if(SNUG_CCACHE)
 endif()
 
 add_library(snug_flags INTERFACE)
-target_compile_options(snug_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                                            -Woverloaded-virtual -Wno-missing-field-initializers
-                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # false alarms on std::string
+# Of C++ only: nvcc, which compiles kernels/cuda alone, takes its flags from SnugCuda.
+set(SNUG_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
+                  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # false alarms on std::string
 if(SNUG_WERROR)
-  target_compile_options(snug_flags INTERFACE -Werror)
+  list(APPEND SNUG_WARNINGS -Werror)
 endif()
+target_compile_options(snug_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${SNUG_WARNINGS}>)
 if(SNUG_SANITIZE)
   target_compile_options(snug_flags INTERFACE -fsanitize=${SNUG_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all
@@ -51,6 +52,10 @@ function(snug_library name)
   foreach(dir ${ARG_DIRS})
     file(GLOB more CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${dir}/*.cc)
     list(APPEND sources ${more})
+    if(dir STREQUAL "cuda")
+      file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/cuda/*.cu)
+      list(APPEND sources ${kernels})
+    endif()
   endforeach()
   if(NOT sources)
     add_library(snug_${name} INTERFACE)
@@ -61,6 +66,10 @@ function(snug_library name)
   endif()
   target_include_directories(snug_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(snug_${name} ${scope} snug_flags ${ARG_LINK})
+  if("cuda" IN_LIST ARG_DIRS)
+    target_compile_options(snug_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${SNUG_CUDA_FLAGS}>)
+    target_link_libraries(snug_${name} PUBLIC CUDA::cudart_static PRIVATE ${CMAKE_DL_LIBS})
+  endif()
   foreach(dep ${ARG_DEPS})
     target_link_libraries(snug_${name} ${scope} snug_${dep})
   endforeach()

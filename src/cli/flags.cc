@@ -84,16 +84,39 @@ Result<DType> kv_dtype(const ModelFlags& flags) {
 
 }  // namespace
 
+namespace {
+
+// null: the model runs on the CPU, as --device says or because there is no other way; that is then said.
+Result<std::shared_ptr<Gpu>> open_gpu(const ModelFlags& flags) {
+  if (flags.device == "cpu") return std::shared_ptr<Gpu>();
+  auto gpu = Gpu::open();
+  if (gpu) return std::shared_ptr<Gpu>(std::move(*gpu));
+  const Error& why = gpu.error();
+  if (flags.device == "cuda") return Error{why.code, "--device cuda: " + why.message, why.remedy};
+  if (gpu_was_built()) print_note("running on the CPU: " + why.to_string());
+  return std::shared_ptr<Gpu>();
+}
+
+}  // namespace
+
 Result<llm::LoadOptions> ModelFlags::load_options(const llm::Skeleton& skeleton) const {
-  if (device == "cuda") {
-    return Error{ErrorCode::usage, "--device cuda: this build of snug has no CUDA back end",
-                 "use --device cpu"};
-  }
   llm::LoadOptions options;
+  SNUG_ASSIGN(options.gpu, open_gpu(*this));
   if (!host_memory.empty()) {
     SNUG_ASSIGN(options.budget.host, parse_bytes(host_memory));
   }
-  if (!gpu_memory.empty()) SNUG_TRY(parse_bytes(gpu_memory));
+  if (!gpu_memory.empty()) {
+    SNUG_ASSIGN(options.budget.gpu, parse_bytes(gpu_memory));
+  }
+  if (options.gpu != nullptr) {
+    options.budget.gpu_available = options.gpu->free_bytes() + options.gpu->context_bytes();
+    if (kv_cache_dtype != "auto" && kv_cache_dtype != (dtype == "float32" ? "float32" : "bfloat16")) {
+      return Error{
+          ErrorCode::usage,
+          fmt::format("--kv-cache-dtype {}: on a GPU the cache has the arithmetic's type", kv_cache_dtype),
+          "use auto, or --device cpu"};
+    }
+  }
   options.budget.host_available = available_bytes() + resident_bytes();
   auto& wishes = options.wishes;
   wishes.max_model_len = max_model_len;
@@ -194,12 +217,18 @@ Status check_token_ids(const std::vector<std::int32_t>& ids, std::int64_t vocab)
 }
 
 Json memory_report(const llm::LLM& llm) {
-  const auto by_device = [](std::int64_t host) {
-    return Json{{"gpu0", 0}, {"host", host}, {"pinned", 0}, {"disk", 0}};
+  const auto& plan = llm.plan();
+  const auto by_device = [](std::int64_t gpu, std::int64_t host, std::int64_t pinned) {
+    return Json{{"gpu0", gpu}, {"host", host}, {"pinned", pinned}, {"disk", 0}};
   };
-  return {{"budget", by_device(llm.plan().budget_host)},
-          {"predicted", by_device(llm.plan().predicted_host)},
-          {"peak", by_device(peak_resident_bytes())}};
+  const auto pinned = model::total_bytes(plan.rows, Device::pinned, model::Lifetime::run);
+  Json report = {{"budget", by_device(plan.budget_gpu, plan.budget_host, pinned)},
+                 {"predicted", by_device(plan.predicted_gpu, plan.predicted_host, pinned)},
+                 {"peak", by_device(llm.ledger().peak(Device::gpu0), peak_resident_bytes(),
+                                    llm.ledger().peak(Device::pinned))}};
+  // What the driver counts for the whole device, other processes included.
+  if (llm.gpu() != nullptr) report["gpu0_in_use"] = llm.gpu()->device_bytes_in_use();
+  return report;
 }
 
 }  // namespace snug::cli

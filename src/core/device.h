@@ -6,6 +6,7 @@
 namespace snug {
 
 class ThreadPool;
+struct GpuStream;  // core/gpu.h
 
 enum class Device : std::uint8_t { host, pinned, disk, gpu0 };
 
@@ -24,12 +25,14 @@ constexpr const char* name_of(Device device) {
 }
 
 // Which implementation of an op runs. `ref` is the scalar oracle.
-enum class Backend : std::uint8_t { ref, cpu };
+enum class Backend : std::uint8_t { ref, cpu, cuda };
 
-// What a kernel runs on; passed inside each params struct. Does not own the pool.
+// What a kernel runs on; passed inside each params struct. Owns nothing. On cuda every pointer of a params
+// struct is device memory unless it says otherwise, and work is enqueued, not finished, on return.
 struct Stream {
   Backend backend = Backend::cpu;
   ThreadPool* pool = nullptr;
+  GpuStream* gpu = nullptr;  // set where backend is cuda
 };
 
 }  // namespace snug

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "core/gpu.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14; older kernels refuse it
@@ -29,9 +30,49 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
 }
 
 Allocation::~Allocation() {
-  if (data_ == nullptr) return;
-  ::munmap(data_, static_cast<std::size_t>(bytes_));
-  ledger_->add(tag_, device_, -bytes_);
+  if (data_ != nullptr) ledger_->release(*this);
+}
+
+Ledger::~Ledger() {
+  if (gpu_base_ != nullptr) gpu_free(gpu_base_);
+}
+
+Status Ledger::reserve_gpu(std::int64_t bytes) {
+  gpu_base_ = gpu_allocate(bytes);
+  if (gpu_base_ == nullptr) {
+    return Error{ErrorCode::does_not_fit,
+                 fmt::format("{} were refused by the GPU's driver", format_bytes(bytes)),
+                 "ask for less with --gpu-memory, or free memory on the GPU"};
+  }
+  gpu_bytes_ = bytes;
+  return {};
+}
+
+std::byte* Ledger::take_gpu(const std::string& tag, std::int64_t bytes) {
+  if (gpu_base_ == nullptr || gpu_front_ + gpu_back_ + bytes > gpu_bytes_) return nullptr;
+  if (tag.starts_with("load.")) {
+    gpu_back_ += bytes;
+    return gpu_base_ + (gpu_bytes_ - gpu_back_);
+  }
+  gpu_front_ += bytes;
+  return gpu_base_ + (gpu_front_ - bytes);
+}
+
+void Ledger::release(Allocation& a) {
+  switch (a.device_) {
+    case Device::gpu0:
+      // The front is given back with the whole block.
+      if (a.tag_.starts_with("load.")) gpu_back_ -= a.bytes_;
+      break;
+    case Device::pinned:
+      pinned_free(a.data_);
+      break;
+    case Device::host:
+    case Device::disk:
+      ::munmap(a.data_, static_cast<std::size_t>(a.bytes_));
+      break;
+  }
+  add(a.tag_, a.device_, -a.bytes_);
 }
 
 Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t bytes) {
@@ -41,6 +82,15 @@ Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t
   }
   if (bytes < 0) return Error{ErrorCode::failed, fmt::format("{}: a negative size was asked for", tag), ""};
   const std::int64_t rounded = std::max<std::int64_t>(4096, (bytes + 4095) / 4096 * 4096);
+  if (device == Device::gpu0 || device == Device::pinned) {
+    std::byte* taken = device == Device::gpu0 ? take_gpu(tag, rounded) : pinned_allocate(rounded);
+    if (taken == nullptr) {
+      return Error{ErrorCode::does_not_fit,
+                   fmt::format("{} for {} on {} were refused", format_bytes(rounded), tag, name_of(device)),
+                   "ask for a shorter --max-model-len, or free memory"};
+    }
+    return make(std::move(tag), device, taken, rounded);
+  }
   void* data = ::mmap(nullptr, static_cast<std::size_t>(rounded), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
@@ -55,11 +105,15 @@ Result<Allocation> Ledger::allocate(std::string tag, Device device, std::int64_t
   if (::madvise(data, static_cast<std::size_t>(rounded), MADV_POPULATE_WRITE) != 0) {
     std::memset(data, 0, static_cast<std::size_t>(rounded));
   }
-  add(tag, device, rounded);
+  return make(std::move(tag), device, static_cast<std::byte*>(data), rounded);
+}
+
+Allocation Ledger::make(std::string tag, Device device, std::byte* data, std::int64_t bytes) {
+  add(tag, device, bytes);
   Allocation allocation;
   allocation.ledger_ = this;
-  allocation.data_ = static_cast<std::byte*>(data);
-  allocation.bytes_ = rounded;
+  allocation.data_ = data;
+  allocation.bytes_ = bytes;
   allocation.device_ = device;
   allocation.tag_ = std::move(tag);
   return allocation;

@@ -15,8 +15,8 @@ namespace snug {
 
 class Ledger;
 
-// A tagged block of memory; returns its bytes to the ledger when destroyed. Aligned to 4096 bytes, zeroed,
-// resident.
+// A tagged block of memory; returns its bytes to the ledger when destroyed. Aligned to 4096 bytes; host
+// memory is zeroed and resident.
 class Allocation {
  public:
   Allocation() = default;
@@ -48,11 +48,23 @@ struct LedgerRow {
 // Thread-safe. Must outlive its allocations.
 class Ledger {
  public:
+  Ledger() = default;
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
   // does_not_fit when the system refuses; failed ("… after freeze") once frozen.
   Result<Allocation> allocate(std::string tag, Device device, std::int64_t bytes);
 
+  // Takes the GPU's memory for all that follows as one block: allocations on gpu0 are parts of it. "load."
+  // ones come from its end and are given back before the others need the room. does_not_fit when the driver
+  // refuses.
+  Status reserve_gpu(std::int64_t bytes);
+
   // Counts bytes that are mapped from a file in place rather than allocated (negative: unmapped).
   void count_mapped(const std::string& tag, std::int64_t bytes);
+  // Counts bytes that a driver took on its own: its context, modules, graphs.
+  void count_driver(const std::string& tag, Device device, std::int64_t bytes) { add(tag, device, bytes); }
 
   // After start-up: a later allocation is a bug, and says so.
   void freeze() { frozen_ = true; }
@@ -67,7 +79,12 @@ class Ledger {
     std::int64_t current = 0, peak = 0;
   };
   void add(const std::string& tag, Device device, std::int64_t bytes);
+  Allocation make(std::string tag, Device device, std::byte* data, std::int64_t bytes);
+  std::byte* take_gpu(const std::string& tag, std::int64_t bytes);  // null: no room
+  void release(Allocation& allocation);
 
+  std::byte* gpu_base_ = nullptr;
+  std::int64_t gpu_bytes_ = 0, gpu_front_ = 0, gpu_back_ = 0;
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, Device>, Total> by_tag_;
   std::map<Device, Total> by_device_;

@@ -17,7 +17,8 @@ Engine::Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan&
       max_model_len_(plan.max_model_len) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerSource& layers,
-                                               const plan::Plan& plan, int usable_vocab, Ledger& ledger) {
+                                               const plan::Plan& plan, int usable_vocab, Ledger& ledger,
+                                               Gpu* gpu) {
   const model::Config& config = model.config();
   // With fewer, a long sequence would wait for ever for pages that do not exist.
   const std::int64_t needed = kv::blocks_for(plan.max_model_len, plan.kv_block_size);
@@ -27,12 +28,18 @@ Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerS
                              plan.kv_blocks, plan.max_model_len, needed),
                  "this is a fault in Snug: please report it"};
   }
-  const auto row = model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype);
+  const auto row =
+      model::kv_row(config, plan.kv_blocks, plan.kv_block_size, plan.kv_dtype, plan.limits.device());
   SNUG_ASSIGN(Allocation kv_memory, ledger.allocate(row.tag, row.device, row.bytes));
   SNUG_ASSIGN(model::Workspace workspace, model::Workspace::create(config, plan.limits, ledger));
   std::unique_ptr<Engine> engine(new Engine(std::move(model), layers, plan, usable_vocab));
   engine->kv_memory_ = std::move(kv_memory);
   engine->workspace_ = std::move(workspace);
+  if (gpu != nullptr) {
+    engine->gpu_ = gpu;
+    SNUG_ASSIGN(engine->device_batch_, DeviceBatch::create(*gpu, plan.limits, plan.max_model_len,
+                                                           plan.kv_block_size, config.vocab, ledger));
+  }
   const model::Config& c = engine->config();
   engine->kv_ = {.base = engine->kv_memory_.data(),
                  .layers = c.layers,
@@ -79,20 +86,43 @@ std::vector<Event> Engine::step() {
   std::vector<Event> events;
   std::vector<Scheduled> scheduled = scheduler_.next();
   if (scheduled.empty()) return events;
+  std::vector<TokenLogprob> greedy;
+  float* logits = nullptr;
   try {
     build_batch(scheduled);
-    model_.forward({ids_, positions_, views_, logit_rows_}, *layers_, kv_, workspace_);
+    model_.forward(batch(), *layers_, kv_, workspace_);
     const auto wanted = static_cast<std::int64_t>(logit_rows_.size());
-    if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
+    if (wanted > 0) {
+      model_.project(0, wanted, *layers_, workspace_);
+      greedy = greedy_tokens(scheduled, wanted);
+      if (greedy.empty()) {
+        logits = device_batch_ ? device_batch_->logits(workspace_, wanted * config().vocab)
+                               : workspace_.logits.f32();
+      }
+    }
   } catch (const std::exception& e) {
     fail_all(scheduled, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
     return events;
   }
-  std::int64_t row = 0;
+  std::size_t row = 0;
   for (auto& s : scheduled) {
     s.sequence->computed += s.tokens;
     if (s.sequence->computed < s.sequence->length()) continue;  // its prompt goes on
-    finish_row(s, {workspace_.logits + row++ * config().vocab, static_cast<std::size_t>(config().vocab)},
+    const std::size_t at = row++;
+    if (!greedy.empty() && greedy[at].token >= 0) {
+      finish_row(s, Sampled{greedy[at].token, greedy[at].logprob, {}}, events);
+      continue;
+    }
+    if (!greedy.empty()) {
+      finish_row(s, Error{ErrorCode::failed, "non-finite logits", "the weights may be damaged"}, events);
+      continue;
+    }
+    const auto vocab = static_cast<std::size_t>(config().vocab);
+    const Sequence& sequence = *s.sequence;
+    finish_row(s,
+               sampler_.sample({logits + at * vocab, vocab}, sequence.request.params, sequence.counts,
+                               sequence.request.seed, static_cast<std::uint64_t>(sequence.generated()),
+                               usable_vocab_),
                events);
   }
   return events;
@@ -113,12 +143,27 @@ void Engine::build_batch(const std::vector<Scheduled>& scheduled) {
   }
 }
 
-void Engine::finish_row(Scheduled& row, std::span<float> logits, std::vector<Event>& events) {
+model::Batch Engine::batch() {
+  model::Batch batch{ids_, positions_, views_, logit_rows_};
+  if (device_batch_) batch.device = &device_batch_->upload(batch, kv_.block_size);
+  return batch;
+}
+
+std::vector<TokenLogprob> Engine::greedy_tokens(const std::vector<Scheduled>& scheduled, std::int64_t rows) {
+  const bool enough = device_batch_ && std::ranges::all_of(scheduled, [](const Scheduled& s) {
+                        const SamplingParams& p = s.sequence->request.params;
+                        return p.temperature == 0 && p.repetition_penalty == 1 && p.presence_penalty == 0 &&
+                               p.frequency_penalty == 0 && p.logit_bias.empty() &&
+                               p.logprobs.value_or(0) == 0;
+                      });
+  if (!enough) return {};
+  return device_batch_->greedy(model_.stream(), workspace_, rows, config().vocab, usable_vocab_);
+}
+
+void Engine::finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events) {
   Sequence& sequence = *row.sequence;
   const Request& request = sequence.request;
   Event event{.request = sequence.id};
-  auto sampled = sampler_.sample(logits, request.params, sequence.counts, request.seed,
-                                 static_cast<std::uint64_t>(sequence.generated()), usable_vocab_);
   if (!sampled) {
     event.error = sampled.error();
     event.finished = FinishReason::error;
@@ -147,6 +192,24 @@ void Engine::fail_all(const std::vector<Scheduled>& scheduled, const Error& erro
   for (const auto& event : events) scheduler_.remove(event.request);
 }
 
+std::vector<float> Engine::on_host(ConstValues values, std::int64_t count) const {
+  std::vector<float> floats(static_cast<std::size_t>(count));
+  if (gpu_ == nullptr) {
+    std::copy_n(values.f32(), count, floats.begin());
+    return floats;
+  }
+  if (values.dtype == DType::f32) {
+    gpu_->download(floats.data(), values.data, count * 4);
+    gpu_->synchronize();
+    return floats;
+  }
+  std::vector<std::uint16_t> halves(floats.size());
+  gpu_->download(halves.data(), values.data, count * 2);
+  gpu_->synchronize();
+  std::ranges::transform(halves, floats.begin(), f32_from_bf16);
+  return floats;
+}
+
 Status Engine::evaluate(std::span<const std::int32_t> ids, const LogitRows& rows,
                         const HiddenObserver& hidden) {
   if (!idle()) return Error{ErrorCode::failed, "evaluation needs an idle engine", ""};
@@ -171,12 +234,19 @@ Status Engine::evaluate(std::span<const std::int32_t> ids, const LogitRows& rows
       views_ = {{pages.page_table().data(), 0, static_cast<std::int32_t>(count),
                  static_cast<std::int32_t>(begin + count)}};
       model::Qwen2::Observer observe;
-      if (hidden) observe = [&](int layer, const float* values) { hidden(layer, begin, count, values); };
-      model_.forward({ids_, positions_, views_, logit_rows_}, *layers_, kv_, workspace_, observe);
+      if (hidden) {
+        observe = [&](int layer, ConstValues values) {
+          const auto floats = on_host(values, count * config().hidden);
+          hidden(layer, begin, count, floats.data());
+        };
+      }
+      model_.forward(batch(), *layers_, kv_, workspace_, observe);
       for (std::int64_t first = 0; first < count; first += workspace_.limits.logit_rows) {
         const std::int64_t some = std::min(workspace_.limits.logit_rows, count - first);
         model_.project(first, some, *layers_, workspace_);
-        SNUG_TRY(rows(begin + first, some, workspace_.logits));
+        SNUG_TRY(rows(begin + first, some,
+                      device_batch_ ? device_batch_->logits(workspace_, some * config().vocab)
+                                    : workspace_.logits.f32()));
       }
     }
     return {};

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "core/gpu.h"
 #include "core/ledger.h"
+#include "engine/device_batch.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "kv/kv_cache.h"
@@ -23,7 +26,8 @@ namespace snug::engine {
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(model::Qwen2 model, model::LayerSource& layers,
-                                                const plan::Plan& plan, int usable_vocab, Ledger& ledger);
+                                                const plan::Plan& plan, int usable_vocab, Ledger& ledger,
+                                                Gpu* gpu = nullptr);
 
   // usage error where the prompt is empty, holds an id outside the vocabulary, or leaves no room in the
   // context for one token more. Where max_tokens would pass the context's end, the answer ends there
@@ -53,7 +57,13 @@ class Engine {
  private:
   Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan& plan, int usable_vocab);
   void build_batch(const std::vector<Scheduled>& scheduled);
-  void finish_row(Scheduled& row, std::span<float> logits, std::vector<Event>& events);
+  // The batch under construction as the model takes it.
+  model::Batch batch();
+  std::vector<float> on_host(ConstValues values, std::int64_t count) const;
+  // Tokens of the logits rows, from the device where that is enough for every request; empty: sample on the
+  // host.
+  std::vector<TokenLogprob> greedy_tokens(const std::vector<Scheduled>& scheduled, std::int64_t rows);
+  void finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events);
   void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
 
   model::Qwen2 model_;
@@ -64,6 +74,8 @@ class Engine {
   kv::BlockPool pool_;
   Scheduler scheduler_;
   Sampler sampler_;
+  Gpu* gpu_ = nullptr;
+  std::optional<DeviceBatch> device_batch_;  // where there is a GPU
   int usable_vocab_;
   std::int64_t max_model_len_;
   RequestId next_id_ = 1;

@@ -1,4 +1,5 @@
-// y = x · Wᵀ (+ bias): weights in any number format, activations and results in float32.
+// y = x · Wᵀ (+ bias): weights in any number format. Activations and results are float32 on the CPU; on a GPU
+// either may be bfloat16.
 //
 // A weight is used in place (row-major blocks, as files have it) or in a packed layout made once at load, in
 // which rows are interleaved so that one activation load feeds many accumulators. Packing never changes a
@@ -10,13 +11,14 @@
 #include <span>
 
 #include "core/device.h"
+#include "core/values.h"
 #include "quant/format.h"
 
 namespace snug::kernels {
 
 enum class Layout : std::uint8_t {
   rows,    // (rows, cols) row-major, as in files
-  packed,  // made by cpu::pack_rows; what exactly is the kernel's business
+  packed,  // made by cpu:: or cuda::pack_rows; what exactly is the kernel's business
 };
 
 // A view; does not own the bytes.
@@ -42,14 +44,14 @@ enum class Precision : std::uint8_t { exact, fine, fast };
 struct LinearOutput {
   WeightView weight;
   const float* bias = nullptr;  // (rows) or null
-  float* y = nullptr;           // (tokens, rows), row stride y_stride
+  Values y;                     // (tokens, rows), row stride y_stride
   std::int64_t y_stride = 0;
   bool add = false;  // y += instead of y =
 };
 
 struct LinearParams {
   Stream stream;
-  const float* x = nullptr;  // (tokens, cols), row stride x_stride; cols is the weights' common cols
+  ConstValues x;  // (tokens, cols), row stride x_stride; cols is the weights' common cols
   std::int64_t x_stride = 0;
   std::int64_t tokens = 0;
   std::span<const LinearOutput> outputs;
@@ -86,5 +88,35 @@ void embedding(const EmbeddingParams& p);
 // The instruction set in use: "AVX2", "AVX3_DL" …
 const char* target_name();
 }  // namespace cpu
+
+namespace cuda {
+// What a weight becomes on the GPU: bf16 and f32 stay row-major, Q4_0, Q8_0, Q4_K and Q6_K are repacked for
+// the tensor cores where cols is a multiple of 64 (of 256 for the K types) and rows of 16. Everything else is
+// decoded at load, to bf16, or to f32 for exact arithmetic, as is every weight there.
+struct Target {
+  quant::Format format = quant::Format::bf16;
+  Layout layout = Layout::rows;
+  std::int64_t bytes = 0;
+};
+Target target_of(quant::Format format, std::int64_t rows, std::int64_t cols, bool exact);
+// Packs rows [first_row, first_row + source.rows) of a weight of target.rows rows. `source` and `target` are
+// device memory, `source` row-major; first_row is a multiple of 16.
+void pack_rows(const Stream& stream, const WeightView& source, const WeightView& target,
+               std::int64_t first_row);
+// The other way: rows [begin, end), a multiple of 16, of a packed weight as bf16, row-major.
+void unpack_rows(const Stream& stream, const WeightView& packed, std::int64_t begin, std::int64_t end,
+                 void* bf16);
+
+// Scratch for unpacked rows (none is needed where no weight is packed).
+std::int64_t linear_workspace_bytes(std::int64_t max_cols);
+// bf16 weights: x bf16 and y bf16 or f32, through cuBLASLt. Packed weights: the same, a slice of rows after
+// the other. f32 weights: x and y f32, `simple_linear`. Outputs whose weights and results lie one behind the
+// other are one product.
+void linear(const LinearParams& p);
+// Any weight, any dtype of x and y, in a fixed order of additions: what exact arithmetic runs, and the twin
+// that tests the others.
+void simple_linear(const LinearParams& p);
+void embedding(const EmbeddingParams& p);
+}  // namespace cuda
 
 }  // namespace snug::kernels

@@ -28,4 +28,17 @@ struct SequenceView {
   std::int32_t kv_len = 0;
 };
 
+// The sequences of a batch once more, as device arrays: what kernels on a GPU read. A decode graph is
+// replayed with other contents, so nothing here but the strides is known when it is captured. Rows that only
+// fill up a batch belong to no sequence: row_sequence is -1, and sequences that only fill it up have q_len
+// and kv_len 0.
+struct DeviceSequences {
+  const std::int32_t* page_tables = nullptr;   // (sequences, page_stride)
+  std::int64_t page_stride = 0;                // entries from one sequence's page table to the next one's
+  const std::int32_t* q_begin = nullptr;       // (sequences)
+  const std::int32_t* q_len = nullptr;         // (sequences)
+  const std::int32_t* kv_len = nullptr;        // (sequences)
+  const std::int32_t* row_sequence = nullptr;  // (tokens)
+};
+
 }  // namespace snug::kv

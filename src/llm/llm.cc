@@ -30,22 +30,45 @@ struct Answer {
 Result<std::unique_ptr<LLM>> LLM::load(Skeleton skeleton, LoadOptions options) {
   const auto start = Clock::now();
   const bool mapped = skeleton.checkpoint.has_value();
+  Gpu* const gpu = options.gpu.get();
+  const bool exact = options.precision == kernels::Precision::exact;
+  plan::Held held{.host = resident_bytes()};
+  if (gpu != nullptr) {
+    held.gpu_context = gpu->context_bytes();
+    held.blas_workspace = Gpu::blas_workspace_bytes();
+    options.wishes.backend = Backend::cuda;
+    options.wishes.activations = exact ? DType::f32 : DType::bf16;
+    options.wishes.kv_dtype = options.wishes.activations;
+    std::vector<model::BoundWeight> bound;
+    for (auto& w : skeleton.weights) bound.push_back(std::move(w.weight));
+    skeleton.weights = model::place_weights(std::move(bound), Backend::cuda, exact);
+  }
   SNUG_ASSIGN(plan::Plan plan, plan::make_plan(skeleton.config, skeleton.weights, mapped, options.budget,
-                                               options.wishes, resident_bytes()));
+                                               options.wishes, held));
   std::unique_ptr<LLM> llm(new LLM(std::move(skeleton), options));
   llm->plan_ = std::move(plan);
-  const Stream stream{Backend::cpu, &llm->pool_};
+  Ledger& ledger = llm->ledger_;
+  Stream stream{Backend::cpu, &llm->pool_};
+  if (gpu != nullptr) {
+    stream = {Backend::cuda, &llm->pool_, gpu->stream()};
+    SNUG_TRY(ledger.reserve_gpu(llm->plan_.reserved_gpu));
+    ledger.count_driver("cuda.context", Device::gpu0, held.gpu_context);
+    SNUG_ASSIGN(llm->blas_workspace_,
+                ledger.allocate("workspace.cublaslt", Device::gpu0, Gpu::blas_workspace_bytes()));
+    gpu->set_blas_workspace(llm->blas_workspace_.data());
+  }
+  const residency::Carrier carrier{&ledger, stream, gpu, exact, options.progress};
   const Skeleton& s = llm->skeleton_;
   if (mapped) {
-    SNUG_ASSIGN(llm->weights_, residency::ResidentWeights::load(s.config, s.weights, s.checkpoint->weights,
-                                                                llm->ledger_, stream, options.progress));
+    SNUG_ASSIGN(llm->weights_,
+                residency::ResidentWeights::load(s.config, s.weights, s.checkpoint->weights, carrier));
   } else {
-    SNUG_ASSIGN(llm->weights_, residency::ResidentWeights::random(s.config, s.weights, options.random_seed,
-                                                                  llm->ledger_, stream, options.progress));
+    SNUG_ASSIGN(llm->weights_,
+                residency::ResidentWeights::random(s.config, s.weights, options.random_seed, carrier));
   }
   SNUG_ASSIGN(llm->engine_,
               engine::Engine::create(model::Qwen2(s.config, stream, options.precision), *llm->weights_,
-                                     llm->plan_, s.usable_vocab(), llm->ledger_));
+                                     llm->plan_, s.usable_vocab(), ledger, gpu));
   llm->ledger_.freeze();
   llm->load_s_ = seconds_since(start);
   return llm;

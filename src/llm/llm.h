@@ -22,6 +22,7 @@ struct LoadOptions {
   kernels::Precision precision = kernels::Precision::fast;
   std::uint64_t random_seed = 1;  // of random: models
   residency::Progress progress;   // of loading
+  std::shared_ptr<Gpu> gpu;       // set: the model runs there (wishes.backend is cuda)
 };
 
 struct GenerateRequest {
@@ -64,17 +65,20 @@ class LLM {
   const Skeleton& skeleton() const { return skeleton_; }
   const plan::Plan& plan() const { return plan_; }
   const Ledger& ledger() const { return ledger_; }
+  const Gpu* gpu() const { return gpu_.get(); }  // null: the model runs on the CPU
   engine::Engine& engine() { return *engine_; }
   double load_seconds() const { return load_s_; }
 
  private:
   LLM(Skeleton skeleton, LoadOptions options)
-      : skeleton_(std::move(skeleton)), pool_(options.wishes.threads) {}
+      : skeleton_(std::move(skeleton)), gpu_(std::move(options.gpu)), pool_(options.wishes.threads) {}
 
   Skeleton skeleton_;
-  Ledger ledger_;  // before what it must outlive
+  std::shared_ptr<Gpu> gpu_;  // these two before what they must outlive
+  Ledger ledger_;
   ThreadPool pool_;
   plan::Plan plan_;
+  Allocation blas_workspace_;
   std::unique_ptr<residency::ResidentWeights> weights_;
   std::unique_ptr<engine::Engine> engine_;
   double load_s_ = 0;

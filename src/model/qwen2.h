@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 
+#include "kernels/residual.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/config.h"
@@ -21,8 +22,9 @@ class Qwen2 {
 
   // Runs every layer over the batch and leaves the final, normed hidden state of batch.logit_rows in
   // workspace.final_hidden (rows in the order asked). batch.tokens() <= workspace.limits.tokens.
-  // `observe`, where given, sees the residual stream before each layer and, last, after the final norm.
-  using Observer = std::function<void(int layer, const float* hidden)>;
+  // `observe`, where given, sees the residual stream before each layer and, last, after the final norm: where
+  // the stream's memory is.
+  using Observer = std::function<void(int layer, ConstValues hidden)>;
   void forward(const Batch& batch, LayerSource& layers, const kv::KvCache& kv, Workspace& workspace,
                const Observer& observe = {}) const;
 
@@ -31,14 +33,12 @@ class Qwen2 {
   void project(std::int64_t begin, std::int64_t count, LayerSource& layers, Workspace& workspace) const;
 
   const Config& config() const { return config_; }
+  const Stream& stream() const { return stream_; }
 
  private:
   void attention_block(const LayerWeights& w, int index, const Batch& batch, const kv::KvCache& kv,
-                       Workspace& s) const;
-  void mlp_block(const LayerWeights& w, std::int64_t tokens, Workspace& s) const;
-  void linear(const float* x, std::int64_t tokens, std::span<const kernels::LinearOutput> outputs,
-              kernels::Precision precision, Workspace& s) const;
-  void norm(const float* x, const float* weight, std::int64_t tokens, float* y) const;
+                       kernels::Residual& residual, Workspace& s) const;
+  void mlp_block(const LayerWeights& w, std::int64_t tokens, kernels::Residual& residual, Workspace& s) const;
 
   Config config_;
   RopeTable rope_;

@@ -45,18 +45,4 @@ RopeTable make_rope(const Config& config) {
   return table;
 }
 
-void fill_cos_sin(const RopeTable& rope, std::span<const std::int32_t> positions, float* cos_sin) {
-  const std::size_t half = rope.inverse_frequencies.size();
-  for (std::size_t t = 0; t < positions.size(); ++t) {
-    float* cosines = cos_sin + t * 2 * half;
-    float* sines = cosines + half;
-    for (std::size_t i = 0; i < half; ++i) {
-      // The angle is rounded to float32 as in the reference implementations, so long contexts agree.
-      const float angle = static_cast<float>(positions[t]) * rope.inverse_frequencies[i];
-      cosines[i] = static_cast<float>(std::cos(static_cast<double>(angle))) * rope.attention_factor;
-      sines[i] = static_cast<float>(std::sin(static_cast<double>(angle))) * rope.attention_factor;
-    }
-  }
-}
-
 }  // namespace snug::model

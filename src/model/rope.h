@@ -1,9 +1,8 @@
-// Rotary position embedding: frequencies (plain, linear, YaRN) and the cosines and sines of a batch.
+// Rotary position embedding: its frequencies (plain, linear, YaRN).
 // Sources: RoFormer (arXiv:2104.09864); YaRN (arXiv:2309.00071).
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "model/config.h"
@@ -16,8 +15,5 @@ struct RopeTable {
 };
 
 RopeTable make_rope(const Config& config);
-
-// cos_sin (tokens, head_dim): head_dim/2 cosines, then head_dim/2 sines, of each position.
-void fill_cos_sin(const RopeTable& rope, std::span<const std::int32_t> positions, float* cos_sin);
 
 }  // namespace snug::model

@@ -6,6 +6,8 @@
 
 #include "core/arena.h"
 #include "kernels/linear.h"
+#include "kernels/sample.h"
+#include "kernels/skinny_linear.h"
 #include "kv/kv_cache.h"
 #include "model/workspace.h"
 #include "ops/ops.h"
@@ -13,36 +15,48 @@
 namespace snug::model {
 namespace {
 
-// One float32 activation: where it goes in the workspace, and how large it is.
+// One activation: where it goes in the workspace, and how large it is.
 struct Activation {
   const char* name;
-  float* Workspace::*field;
+  Values Workspace::*field;
   std::int64_t rows, cols;
+  DType dtype = DType::f32;
+  std::int64_t bytes() const { return rows * cols * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 std::vector<Activation> activations(const Config& c, const ForwardLimits& l) {
-  return {
+  const std::int64_t qkv = c.q_dim() + 2 * c.kv_dim();
+  std::vector<Activation> all = {
       {"hidden", &Workspace::hidden, l.tokens, c.hidden},
-      {"normed", &Workspace::normed, l.tokens, c.hidden},
-      {"q", &Workspace::q, l.tokens, c.q_dim()},
-      {"k", &Workspace::k, l.tokens, c.kv_dim()},
-      {"v", &Workspace::v, l.tokens, c.kv_dim()},
-      {"attended", &Workspace::attended, l.tokens, c.q_dim()},
-      {"gate", &Workspace::gate, l.tokens, c.intermediate},
-      {"up", &Workspace::up, l.tokens, c.intermediate},
+      {"normed", &Workspace::normed, l.tokens, c.hidden, l.activations},
+      {"qkv", &Workspace::qkv, l.tokens, qkv, l.activations},
+      {"attended", &Workspace::attended, l.tokens, c.q_dim(), l.activations},
+      {"gate_up", &Workspace::gate_up, l.tokens, 2 * c.intermediate, l.activations},
       {"cos_sin", &Workspace::cos_sin, l.tokens, c.head_dim},
-      {"final_hidden", &Workspace::final_hidden, l.tokens, c.hidden},
+      {"final_hidden", &Workspace::final_hidden, l.tokens, c.hidden, l.activations},
       {"logits", &Workspace::logits, l.logit_rows, c.vocab},
   };
+  if (l.backend == Backend::cuda) {
+    const std::int64_t few = kernels::cuda::kSkinnyTokens;
+    all.push_back({"hidden_next", &Workspace::hidden_next, few, c.hidden});
+    all.push_back({"hidden_parts", &Workspace::hidden_parts, 2 * few, c.hidden});
+    all.push_back({"qkv_parts", &Workspace::qkv_parts, 2 * few, qkv});
+  }
+  return all;
+}
+
+ops::ScratchLimits scratch_limits(const Config& c, const ForwardLimits& l) {
+  return {l.backend, l.threads, std::max(l.tokens, l.logit_rows), l.sequences,
+          std::max({c.hidden, c.q_dim(), c.intermediate})};
 }
 
 std::int64_t linear_bytes(const Config& c, const ForwardLimits& l) {
-  const std::int64_t cols = std::max({c.hidden, c.q_dim(), c.intermediate});
-  return ops::linear_workspace_bytes(std::max(l.tokens, l.logit_rows), cols, l.threads);
+  return ops::linear_workspace_bytes(scratch_limits(c, l));
 }
 
 std::int64_t attention_bytes(const Config& c, const ForwardLimits& l) {
-  return ops::attention_workspace_bytes(static_cast<int>(c.heads), static_cast<int>(c.head_dim), l.threads);
+  return ops::attention_workspace_bytes(static_cast<int>(c.heads), static_cast<int>(c.head_dim),
+                                        scratch_limits(c, l));
 }
 
 std::int64_t pages(std::int64_t bytes) {
@@ -51,7 +65,7 @@ std::int64_t pages(std::int64_t bytes) {
 
 }  // namespace
 
-std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
+std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights, Backend backend, bool exact) {
   std::vector<PlacedWeight> placed;
   placed.reserve(weights.size());
   for (auto& weight : weights) {
@@ -60,6 +74,9 @@ std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
     if (!spec.is_matrix()) {
       p.placement = Placement::vector;
       p.bytes = spec.elements() * static_cast<std::int64_t>(sizeof(float));
+    } else if (backend == Backend::cuda) {
+      p.placement = Placement::uploaded;
+      p.bytes = kernels::cuda::target_of(weight.tensor.format, spec.shape[0], spec.shape[1], exact).bytes;
     } else if (const auto packed =
                    kernels::cpu::packed_bytes(weight.tensor.format, spec.shape[0], spec.shape[1])) {
       p.placement = Placement::packed;
@@ -67,6 +84,7 @@ std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
     } else {
       p.bytes = weight.tensor.bytes;
     }
+    if (backend == Backend::cuda) p.device = Device::gpu0;
     p.weight = std::move(weight);
     placed.push_back(std::move(p));
   }
@@ -74,15 +92,30 @@ std::vector<PlacedWeight> place_weights(std::vector<BoundWeight> weights) {
 }
 
 std::vector<SizeRow> weight_rows(const std::vector<PlacedWeight>& weights, bool mapped) {
-  std::int64_t vectors = 0, packed = 0, in_place = 0, staging = 0;
+  std::int64_t vectors = 0, packed = 0, in_place = 0, staging = 0, uploaded = 0;
+  const Device device = weights.empty() ? Device::host : weights.front().device;
   for (const auto& w : weights) {
+    if (w.placement == Placement::uploaded) {
+      uploaded += align_up(w.bytes, 256);
+      staging = std::max(staging, w.weight.tensor.bytes);
+      continue;
+    }
     (w.placement == Placement::vector   ? vectors
      : w.placement == Placement::packed ? packed
                                         : in_place) += align_up(w.bytes);
     if (w.placement == Placement::packed) staging = std::max(staging, w.weight.tensor.bytes);
   }
   std::vector<SizeRow> rows;
-  rows.push_back({"weights.vectors", "norms and biases, float32", pages(vectors)});
+  rows.push_back({"weights.vectors", "norms and biases, float32", pages(vectors), device});
+  if (uploaded > 0) {
+    rows.push_back({"weights.gpu", "matrices, as the kernels want them", pages(uploaded), Device::gpu0});
+    rows.push_back({"load.source", "what is being uploaded", pages(mapped ? 4096 : staging), Device::host,
+                    Lifetime::load});
+    rows.push_back(
+        {"load.decoded", "rows decoded for the GPU", pages(kDecodeSlice * 4), Device::host, Lifetime::load});
+    rows.push_back(
+        {"load.staging", "what is being packed", pages(kUploadSlice), Device::gpu0, Lifetime::load});
+  }
   if (packed > 0) rows.push_back({"weights.packed", "matrices, rows interleaved", pages(packed)});
   if (in_place > 0)
     rows.push_back({mapped ? "weights.mapped" : "weights.random", "matrices, in place", pages(in_place)});
@@ -96,22 +129,43 @@ std::vector<SizeRow> weight_rows(const std::vector<PlacedWeight>& weights, bool 
 std::vector<SizeRow> activation_rows(const Config& config, const ForwardLimits& limits) {
   std::vector<SizeRow> rows;
   for (const auto& a : activations(config, limits)) {
-    rows.push_back({fmt::format("activations.{}", a.name), fmt::format("({}, {}) float32", a.rows, a.cols),
-                    pages(a.rows * a.cols * static_cast<std::int64_t>(sizeof(float)))});
+    rows.push_back({fmt::format("activations.{}", a.name),
+                    fmt::format("({}, {}) {}", a.rows, a.cols, name_of(a.dtype)), pages(a.bytes()),
+                    limits.device()});
   }
-  rows.push_back({"workspace.linear", "bytes", pages(linear_bytes(config, limits))});
-  rows.push_back({"workspace.attention", "bytes", pages(attention_bytes(config, limits))});
+  rows.push_back({"workspace.linear", "bytes", pages(linear_bytes(config, limits)), limits.device()});
+  rows.push_back({"workspace.attention", "bytes", pages(attention_bytes(config, limits)), limits.device()});
   return rows;
 }
 
-SizeRow kv_row(const Config& config, std::int64_t blocks, int block_size, DType dtype) {
+std::int64_t device_batch_ints(std::int64_t tokens, std::int64_t sequences, std::int64_t pages) {
+  return 4 * tokens + 3 * sequences + sequences * pages;
+}
+
+std::vector<SizeRow> device_batch_rows(const ForwardLimits& l, std::int64_t max_model_len, int block_size,
+                                       std::int64_t vocab) {
+  const std::int64_t ints =
+      device_batch_ints(l.tokens, l.sequences, (max_model_len + block_size - 1) / block_size);
+  const std::int64_t sampling = kernels::cuda::sample_workspace_bytes(l.sequences, vocab);
+  return {
+      {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::gpu0},
+      {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::pinned},
+      {"workspace.sampling", "bytes", pages(sampling), Device::gpu0},
+      {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::gpu0},
+      {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::pinned},
+      {"workspace.logits", fmt::format("({}, {}) float32", l.logit_rows, vocab),
+       pages(l.logit_rows * vocab * 4), Device::pinned},
+  };
+}
+
+SizeRow kv_row(const Config& config, std::int64_t blocks, int block_size, DType dtype, Device device) {
   const std::int64_t bytes =
       blocks * kv::bytes_per_block(static_cast<int>(config.layers), static_cast<int>(config.kv_heads),
                                    static_cast<int>(config.head_dim), block_size, dtype);
   return {"kv",
           fmt::format("({}, 2, {}, {}, {}, {}) {}", config.layers, blocks, config.kv_heads, block_size,
                       config.head_dim, name_of(dtype)),
-          pages(bytes)};
+          pages(bytes), device};
 }
 
 std::int64_t total_bytes(const std::vector<SizeRow>& rows, Device device, Lifetime lifetime) {
@@ -135,7 +189,7 @@ Result<Workspace> Workspace::create(const Config& config, const ForwardLimits& l
   };
   for (const auto& a : activations(config, limits)) {
     SNUG_ASSIGN(std::byte * data, allocate());
-    w.*(a.field) = reinterpret_cast<float*>(data);
+    w.*(a.field) = {data, a.dtype};
   }
   SNUG_ASSIGN(w.linear_scratch, allocate());
   w.linear_scratch_bytes = linear_bytes(config, limits);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/ledger.h"
+#include "core/values.h"
 #include "model/size_table.h"
 
 namespace snug::model {
@@ -15,17 +16,18 @@ class Workspace {
   static Result<Workspace> create(const Config& config, const ForwardLimits& limits, Ledger& ledger);
 
   ForwardLimits limits;
-  float* hidden = nullptr;        // (tokens, hidden): the residual stream
-  float* normed = nullptr;        // (tokens, hidden)
-  float* q = nullptr;             // (tokens, heads * head_dim)
-  float* k = nullptr;             // (tokens, kv_heads * head_dim)
-  float* v = nullptr;             // (tokens, kv_heads * head_dim)
-  float* attended = nullptr;      // (tokens, heads * head_dim)
-  float* gate = nullptr;          // (tokens, intermediate)
-  float* up = nullptr;            // (tokens, intermediate)
-  float* cos_sin = nullptr;       // (tokens, head_dim)
-  float* final_hidden = nullptr;  // (tokens, hidden): normed rows that logits are asked of
-  float* logits = nullptr;        // (logit_rows, vocab)
+  Values hidden;        // (tokens, hidden) float32: the residual stream
+  Values normed;        // (tokens, hidden)
+  Values qkv;           // (tokens, (heads + 2 kv_heads) * head_dim)
+  Values attended;      // (tokens, heads * head_dim)
+  Values gate_up;       // (tokens, 2 * intermediate)
+  Values cos_sin;       // (tokens, head_dim) float32
+  Values final_hidden;  // (tokens, hidden): normed rows that logits are asked of
+  Values logits;        // (logit_rows, vocab) float32
+  // On a GPU, of the few tokens whose products stay partial sums (kernels/residual.h), float32:
+  Values hidden_next;   // (few, hidden)
+  Values hidden_parts;  // (2, few, hidden)
+  Values qkv_parts;     // (2, few, (heads + 2 kv_heads) * head_dim)
   std::byte* linear_scratch = nullptr;
   std::int64_t linear_scratch_bytes = 0;
   std::byte* attention_scratch = nullptr;

@@ -1,7 +1,10 @@
 #include "ops/ops.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+
+#include "kernels/skinny_linear.h"
 
 namespace snug::ops {
 namespace {
@@ -11,11 +14,39 @@ void check(bool good, const char* op, const char* what) {
 }
 
 void check_sequences(std::span<const kv::SequenceView> sequences, const kv::PagedLayer& pages,
-                     const char* op) {
+                     Backend backend, const char* op) {
   check(pages.k != nullptr && pages.v != nullptr && pages.block_size > 0, op, "the KV pages are not set");
   for (const auto& s : sequences) {
-    check(s.q_begin >= 0 && s.q_len > 0 && s.kv_len >= s.q_len && s.page_table != nullptr, op,
-          "a sequence has more queries than keys, or no pages");
+    check(s.q_begin >= 0 && s.q_len > 0 && s.kv_len >= s.q_len &&
+              (s.page_table != nullptr || backend == Backend::cuda),
+          op, "a sequence has more queries than keys, or no pages");
+  }
+}
+
+// Packed weights are read as they are for so many tokens, a few at a time; past that it is quicker to unpack
+// them.
+constexpr std::int64_t kRepeatedSkinny = 6 * kernels::cuda::kSkinnyTokens;
+
+void linear_cuda(const kernels::LinearParams& p) {
+  if (p.precision == kernels::Precision::exact) return kernels::cuda::simple_linear(p);
+  for (const auto& out : p.outputs) {
+    const bool packed = out.weight.layout == kernels::Layout::packed;
+    const std::int64_t most = packed ? kRepeatedSkinny : kernels::cuda::kSkinnyTokens;
+    if (p.tokens > most || out.add || out.bias != nullptr || !kernels::cuda::skinny_supports(out.weight)) {
+      kernels::LinearParams one = p;
+      one.outputs = {&out, 1};
+      kernels::cuda::linear(one);
+      continue;
+    }
+    for (std::int64_t t = 0; t < p.tokens; t += kernels::cuda::kSkinnyTokens) {
+      kernels::cuda::skinny_linear({.stream = p.stream,
+                                    .tokens = std::min(kernels::cuda::kSkinnyTokens, p.tokens - t),
+                                    .weight = out.weight,
+                                    .x = p.x.at(t * p.x_stride),
+                                    .x_stride = p.x_stride,
+                                    .y = out.y.at(t * out.y_stride),
+                                    .y_stride = out.y_stride});
+    }
   }
 }
 
@@ -23,15 +54,30 @@ void check_sequences(std::span<const kv::SequenceView> sequences, const kv::Page
 
 void embedding(const kernels::EmbeddingParams& p) {
   check(p.tokens >= 0 && p.table.data != nullptr, "embedding", "no table");
-  for (std::int64_t t = 0; t < p.tokens; ++t) {
+  // On a GPU the ids are out of the host's sight; the engine has checked them.
+  for (std::int64_t t = 0; t < p.tokens && p.stream.backend != Backend::cuda; ++t) {
     check(p.ids[t] >= 0 && p.ids[t] < p.table.rows, "embedding", "a token id is outside the table");
   }
-  p.stream.backend == Backend::ref ? kernels::ref::embedding(p) : kernels::cpu::embedding(p);
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::embedding(p);
+    case Backend::cpu:
+      return kernels::cpu::embedding(p);
+    case Backend::cuda:
+      return kernels::cuda::embedding(p);
+  }
 }
 
 void rms_norm(const kernels::RmsNormParams& p) {
   check(p.tokens >= 0 && p.hidden > 0 && p.eps > 0, "rms_norm", "bad sizes");
-  p.stream.backend == Backend::ref ? kernels::ref::rms_norm(p) : kernels::cpu::rms_norm(p);
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::rms_norm(p);
+    case Backend::cpu:
+      return kernels::cpu::rms_norm(p);
+    case Backend::cuda:
+      return kernels::cuda::rms_norm(p);
+  }
 }
 
 void linear(const kernels::LinearParams& p) {
@@ -43,33 +89,69 @@ void linear(const kernels::LinearParams& p) {
     check(out.weight.data != nullptr && out.y_stride >= out.weight.rows, "linear",
           "y is narrower than the weight");
   }
-  p.stream.backend == Backend::ref ? kernels::ref::linear(p) : kernels::cpu::linear(p);
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::linear(p);
+    case Backend::cpu:
+      return kernels::cpu::linear(p);
+    case Backend::cuda:
+      return linear_cuda(p);
+  }
 }
 
 void rope_store(const kernels::RopeStoreParams& p) {
   check(p.kv.head_dim > 0 && p.kv.head_dim % 2 == 0, "rope", "head_dim must be even");
-  check_sequences(p.sequences, p.kv, "rope");
-  p.stream.backend == Backend::ref ? kernels::ref::rope_store(p) : kernels::cpu::rope_store(p);
+  check_sequences(p.sequences, p.kv, p.stream.backend, "rope");
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::rope_store(p);
+    case Backend::cpu:
+      return kernels::cpu::rope_store(p);
+    case Backend::cuda:
+      return kernels::cuda::rope_store(p);
+  }
 }
 
 void attention(const kernels::AttentionParams& p) {
   check(p.kv.kv_heads > 0 && p.heads % p.kv.kv_heads == 0, "attention",
         "heads must be a multiple of kv_heads");
-  check_sequences(p.sequences, p.kv, "attention");
-  p.stream.backend == Backend::ref ? kernels::ref::attention(p) : kernels::cpu::attention(p);
+  check_sequences(p.sequences, p.kv, p.stream.backend, "attention");
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::attention(p);
+    case Backend::cpu:
+      return kernels::cpu::attention(p);
+    case Backend::cuda:
+      return kernels::cuda::attention(p);
+  }
 }
 
 void swiglu(const kernels::SwigluParams& p) {
   check(p.stride >= p.intermediate && p.y_stride >= p.intermediate, "swiglu", "a stride is too small");
-  p.stream.backend == Backend::ref ? kernels::ref::swiglu(p) : kernels::cpu::swiglu(p);
+  switch (p.stream.backend) {
+    case Backend::ref:
+      return kernels::ref::swiglu(p);
+    case Backend::cpu:
+      return kernels::cpu::swiglu(p);
+    case Backend::cuda:
+      return kernels::cuda::swiglu(p);
+  }
 }
 
-std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t cols, int threads) {
-  return kernels::cpu::linear_workspace_bytes(tokens, cols, threads);
+void rope_angles(const kernels::RopeAnglesParams& p) {
+  check(!p.inverse_frequencies.empty() && p.inverse_frequencies.size() <= 128, "rope_angles", "bad sizes");
+  p.stream.backend == Backend::cuda ? kernels::cuda::rope_angles(p) : kernels::cpu::rope_angles(p);
 }
 
-std::int64_t attention_workspace_bytes(int heads, int head_dim, int threads) {
-  return kernels::cpu::attention_workspace_bytes(heads, head_dim, threads);
+std::int64_t linear_workspace_bytes(const ScratchLimits& l) {
+  if (l.backend == Backend::cuda) return kernels::cuda::linear_workspace_bytes(l.cols);
+  return kernels::cpu::linear_workspace_bytes(l.tokens, l.cols, l.threads);
+}
+
+std::int64_t attention_workspace_bytes(int heads, int head_dim, const ScratchLimits& l) {
+  if (l.backend == Backend::cuda)
+    return kernels::cuda::attention_workspace_bytes(heads, head_dim, l.sequences);
+  return kernels::cpu::attention_workspace_bytes(heads, head_dim, l.threads);
 }
 
 }  // namespace snug::ops

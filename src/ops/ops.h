@@ -18,9 +18,17 @@ void linear(const kernels::LinearParams& p);
 void rope_store(const kernels::RopeStoreParams& p);
 void attention(const kernels::AttentionParams& p);
 void swiglu(const kernels::SwigluParams& p);
+void rope_angles(const kernels::RopeAnglesParams& p);
 
-// Scratch that the ops above need for up to `tokens` rows of up to `cols` inputs on `threads` workers.
-std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t cols, int threads);
-std::int64_t attention_workspace_bytes(int heads, int head_dim, int threads);
+// How large a call may be; what scratch depends on.
+struct ScratchLimits {
+  Backend backend = Backend::cpu;
+  int threads = 1;
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 1;
+  std::int64_t cols = 0;  // inputs of the widest product
+};
+std::int64_t linear_workspace_bytes(const ScratchLimits& limits);
+std::int64_t attention_workspace_bytes(int heads, int head_dim, const ScratchLimits& limits);
 
 }  // namespace snug::ops

@@ -13,6 +13,8 @@ namespace snug::plan {
 struct Budget {
   std::optional<std::int64_t> host;  // --host-memory; unset: what the machine has available
   std::int64_t host_available = 0;   // from the operating system
+  std::optional<std::int64_t> gpu;   // --gpu-memory; unset: what the GPU has available
+  std::int64_t gpu_available = 0;    // from the driver, what this process already holds included
 };
 
 struct Wishes {
@@ -23,6 +25,15 @@ struct Wishes {
   std::int64_t logit_rows = 1;
   DType kv_dtype = DType::f16;
   int threads = 1;
+  Backend backend = Backend::cpu;
+  DType activations = DType::f32;  // inside a layer
+};
+
+// What the process holds when the plan is made, and the driver will add.
+struct Held {
+  std::int64_t host = 0;         // its code, the tokenizer and the index
+  std::int64_t gpu_context = 0;  // the driver's context and libraries
+  std::int64_t blas_workspace = 0;
 };
 
 struct Plan {
@@ -34,14 +45,16 @@ struct Plan {
   std::vector<model::SizeRow> rows;  // the process itself, weights, KV, activations
   std::int64_t budget_host = 0;
   std::int64_t predicted_host = 0;  // the most at any time
+  std::int64_t budget_gpu = 0;      // 0 where no GPU is used
+  std::int64_t predicted_gpu = 0;
+  std::int64_t reserved_gpu = 0;  // of it: Snug's own, one block
 };
 
 inline constexpr int kKvBlockSize = 32;
 
-// `process_bytes` is what the process already holds (its code, the tokenizer and the index).
 // Smaller prefill chunks are tried before refusing; does_not_fit then shows the sum and the longest context
 // that fits.
 Result<Plan> make_plan(const model::Config& config, const std::vector<model::PlacedWeight>& weights,
-                       bool mapped, const Budget& budget, const Wishes& wishes, std::int64_t process_bytes);
+                       bool mapped, const Budget& budget, const Wishes& wishes, const Held& held);
 
 }  // namespace snug::plan

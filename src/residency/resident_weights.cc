@@ -5,11 +5,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "core/arena.h"
 #include "residency/random_blocks.h"
+#include "residency/upload.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // Linux 5.14; older kernels refuse it
@@ -116,26 +118,23 @@ class ResidentWeights::RandomSource final : public Source {
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::load(const model::Config& config,
                                                                const std::vector<PlacedWeight>& weights,
                                                                const formats::WeightIndex& index,
-                                                               Ledger& ledger, const Stream& stream,
-                                                               const Progress& progress) {
+                                                               const Carrier& carrier) {
   FileSource source(index);
-  SNUG_ASSIGN(auto loaded, build(config, weights, source, ledger, stream, progress));
+  SNUG_ASSIGN(auto loaded, build(config, weights, source, carrier));
   loaded->index_ = index;
   return loaded;
 }
 
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::random(const model::Config& config,
                                                                  const std::vector<PlacedWeight>& weights,
-                                                                 std::uint64_t seed, Ledger& ledger,
-                                                                 const Stream& stream,
-                                                                 const Progress& progress) {
+                                                                 std::uint64_t seed, const Carrier& carrier) {
   std::int64_t largest = 4096;
   for (const auto& w : weights) {
     if (w.placement != Placement::in_place) largest = std::max(largest, w.weight.tensor.bytes);
   }
-  SNUG_ASSIGN(const Allocation staging, ledger.allocate("load.source", Device::host, largest));
-  RandomSource source(seed, staging.data(), stream);
-  return build(config, weights, source, ledger, stream, progress);
+  SNUG_ASSIGN(const Allocation staging, carrier.ledger->allocate("load.source", Device::host, largest));
+  RandomSource source(seed, staging.data(), carrier.stream);
+  return build(config, weights, source, carrier);
 }
 
 ResidentWeights::~ResidentWeights() {
@@ -144,19 +143,24 @@ ResidentWeights::~ResidentWeights() {
 
 Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Config& config,
                                                                 const std::vector<PlacedWeight>& weights,
-                                                                Source& source, Ledger& ledger,
-                                                                const Stream& stream,
-                                                                const Progress& progress) {
+                                                                Source& source, const Carrier& carrier) {
+  Ledger& ledger = *carrier.ledger;
+  const Progress& progress = carrier.progress;
   std::unique_ptr<ResidentWeights> self(new ResidentWeights);
   self->ledger_ = &ledger;
   self->layers_.resize(static_cast<std::size_t>(config.layers));
 
-  std::byte* memory[3] = {};  // by Placement: where the next weight goes
+  std::optional<Uploader> uploader;
+  if (carrier.gpu != nullptr) {
+    SNUG_ASSIGN(uploader, Uploader::create(*carrier.gpu, carrier.stream, ledger));
+  }
+  std::byte* memory[4] = {};  // by Placement: where the next weight goes
   for (const auto& row : model::weight_rows(weights, source.mapped())) {
     if (row.lifetime == model::Lifetime::load || row.tag == "weights.mapped") continue;
     SNUG_ASSIGN(Allocation block, ledger.allocate(row.tag, row.device, row.bytes));
     const auto kind = row.tag == "weights.vectors"  ? Placement::vector
                       : row.tag == "weights.packed" ? Placement::packed
+                      : row.tag == "weights.gpu"    ? Placement::uploaded
                                                     : Placement::in_place;
     memory[static_cast<int>(kind)] = block.data();
     self->blocks_.push_back(std::move(block));
@@ -169,7 +173,8 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Con
     const auto format = w.weight.tensor.format;
     std::byte*& cursor = memory[static_cast<int>(w.placement)];
     if (w.placement == Placement::vector) {
-      auto* out = reinterpret_cast<float*>(cursor);
+      std::vector<float> values(static_cast<std::size_t>(spec.shape[0]));
+      float* out = uploader ? values.data() : reinterpret_cast<float*>(cursor);
       quant::info(format).decode(source.rows(w, 0, spec.shape[0]), out, spec.shape[0]);
       for (std::int64_t i = 0; i < spec.shape[0]; ++i) {
         if (std::isfinite(out[i])) continue;
@@ -177,7 +182,8 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Con
                      fmt::format("tensor {} holds NaN or infinity", w.weight.tensor.name),
                      "fetch the checkpoint again"};
       }
-      self->bind_vector(spec, out);
+      if (uploader) uploader->vector(out, spec.shape[0], cursor);
+      self->bind_vector(spec, reinterpret_cast<const float*>(cursor));
       cursor += align_up(w.bytes);
     } else if (w.placement == Placement::packed) {
       const std::int64_t step = source.rows_at_once(w);
@@ -186,12 +192,23 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Con
         const kernels::WeightView slice{format, kernels::Layout::rows, end - begin, spec.shape[1],
                                         source.rows(w, begin, end)};
         const std::int64_t offset = begin == 0 ? 0 : kernels::cpu::packed_bytes(format, begin, spec.shape[1]);
-        kernels::cpu::pack_rows(stream, slice, cursor + offset);
+        kernels::cpu::pack_rows(carrier.stream, slice, cursor + offset);
         source.used(w, begin, end);
         if (progress) progress(done + end * row_bytes(w), total);
       }
       self->bind_matrix(spec, {format, kernels::Layout::packed, spec.shape[0], spec.shape[1], cursor});
       cursor += align_up(w.bytes);
+    } else if (w.placement == Placement::uploaded) {
+      const std::int64_t step = source.rows_at_once(w);
+      for (std::int64_t begin = 0; begin < spec.shape[0]; begin += step) {
+        const std::int64_t end = std::min(begin + step, spec.shape[0]);
+        uploader->rows(w, source.rows(w, begin, end), begin, end, carrier.exact, cursor);
+        source.used(w, begin, end);
+        if (progress) progress(done + end * row_bytes(w), total);
+      }
+      const auto target = kernels::cuda::target_of(format, spec.shape[0], spec.shape[1], carrier.exact);
+      self->bind_matrix(spec, {target.format, target.layout, spec.shape[0], spec.shape[1], cursor});
+      cursor += align_up(w.bytes, 256);
     } else {
       const std::byte* data = source.in_place(w, cursor);
       if (source.mapped()) {
@@ -205,6 +222,7 @@ Result<std::unique_ptr<ResidentWeights>> ResidentWeights::build(const model::Con
     done += w.weight.tensor.bytes;
     if (progress) progress(done, total);
   }
+  if (carrier.gpu != nullptr) carrier.gpu->synchronize();  // before the staging goes
   if (config.tied) self->outer_.lm_head = self->outer_.embedding;
   return self;
 }

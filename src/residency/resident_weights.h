@@ -1,4 +1,5 @@
-// All weights in host memory: mapped in place or packed at load. Implements model::LayerSource.
+// All weights in one memory: the host's, mapped in place or packed at load, or the GPU's. Implements
+// model::LayerSource.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/gpu.h"
 #include "core/ledger.h"
 #include "formats/weight_index.h"
 #include "model/layer_source.h"
@@ -15,20 +17,28 @@ namespace snug::residency {
 
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
+// Where weights go, and who carries them.
+struct Carrier {
+  Ledger* ledger = nullptr;
+  Stream stream;       // its pool packs and decodes
+  Gpu* gpu = nullptr;  // set where weights are placed on the GPU
+  bool exact = false;  // on the GPU: decoded to float32
+  Progress progress;
+};
+
 class ResidentWeights final : public model::LayerSource {
  public:
   // Maps, packs and checks every weight. `index` is shared and kept open. On error nothing stays allocated.
   // failed "tensor … holds NaN or infinity" for a norm or bias that is not finite.
   static Result<std::unique_ptr<ResidentWeights>> load(const model::Config& config,
                                                        const std::vector<model::PlacedWeight>& weights,
-                                                       const formats::WeightIndex& index, Ledger& ledger,
-                                                       const Stream& stream, const Progress& progress);
+                                                       const formats::WeightIndex& index,
+                                                       const Carrier& carrier);
 
   // Random weights of the given formats, the same for the same seed: no file is needed.
   static Result<std::unique_ptr<ResidentWeights>> random(const model::Config& config,
                                                          const std::vector<model::PlacedWeight>& weights,
-                                                         std::uint64_t seed, Ledger& ledger,
-                                                         const Stream& stream, const Progress& progress);
+                                                         std::uint64_t seed, const Carrier& carrier);
 
   ~ResidentWeights() override;
   const model::OuterWeights& outer() const override { return outer_; }
@@ -43,8 +53,7 @@ class ResidentWeights final : public model::LayerSource {
   ResidentWeights() = default;
   static Result<std::unique_ptr<ResidentWeights>> build(const model::Config& config,
                                                         const std::vector<model::PlacedWeight>& weights,
-                                                        Source& source, Ledger& ledger, const Stream& stream,
-                                                        const Progress& progress);
+                                                        Source& source, const Carrier& carrier);
   void bind_vector(const model::WeightSpec& spec, const float* data);
   void bind_matrix(const model::WeightSpec& spec, const kernels::WeightView& view);
 

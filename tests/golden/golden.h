@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -18,10 +20,22 @@ inline std::filesystem::path dir() {
   return SNUG_GOLDEN_DIR;
 }
 
+// The device that these tests run on: the CPU, or with SNUG_TEST_DEVICE=cuda a GPU.
+inline bool on_gpu() {
+  const char* device = std::getenv("SNUG_TEST_DEVICE");
+  return device != nullptr && std::string_view(device) == "cuda";
+}
+inline Result<std::shared_ptr<Gpu>> gpu() {
+  if (!on_gpu()) return std::shared_ptr<Gpu>();
+  SNUG_ASSIGN(auto opened, Gpu::open());
+  return std::shared_ptr<Gpu>(std::move(opened));
+}
+
 #define SNUG_NEEDS_GOLDEN()                                                                                \
   if (!std::filesystem::exists(snug::golden::dir())) {                                                     \
     GTEST_SKIP() << "the reference data is not at " << snug::golden::dir() << ": nothing to compare with"; \
-  }
+  }                                                                                                        \
+  if (const auto device = snug::golden::gpu(); !device.ok()) GTEST_SKIP() << device.error().to_string()
 
 inline Json read_json(const std::filesystem::path& path) {
   auto text = read_text_file(path, 64 << 20);
@@ -79,6 +93,11 @@ inline std::unique_ptr<llm::LLM> load(const std::filesystem::path& path, const L
   llm::LoadOptions options;
   options.precision = flags.precision;
   options.budget.host = 8ll << 30;
+  options.budget.gpu = 8ll << 30;
+  auto device = gpu();
+  EXPECT_TRUE(device.ok()) << device.error().to_string();
+  if (!device.ok()) return nullptr;
+  options.gpu = *device;
   options.wishes = {.max_model_len = flags.max_model_len,
                     .max_num_seqs = flags.sequences,
                     .max_num_batched_tokens = flags.chunk,

@@ -238,7 +238,7 @@ HWY_INLINE void PackQueries(const Tile& tile, const TileScratch& s) {
       const std::int64_t r = std::min(row + i, rows - 1);
       s.positions[row + i] = static_cast<std::int32_t>(tile.first_position() + r / group);
       const std::int64_t token = tile.sequence->q_begin + tile.first + r / group;
-      const float* q = p.q + (token * p.heads + tile.kv_head * group + r % group) * dim;
+      const float* q = p.q.f32() + token * p.row_stride() + (tile.kv_head * group + r % group) * dim;
       for (std::int64_t k = 0; k < dim; ++k) panel[k * width + i] = q[k] * p.scale;
     }
   });
@@ -300,7 +300,7 @@ HWY_INLINE void WriteOut(const Tile& tile, const RowState& total) {
   ForPanels(tile, [&](std::int64_t row, std::int64_t width) {
     for (std::int64_t r = row; r < std::min(rows, row + width); ++r) {
       const std::int64_t token = tile.sequence->q_begin + tile.first + r / group;
-      float* out = p.out + (token * p.heads + tile.kv_head * group + r % group) * dim;
+      float* out = p.out.f32() + (token * p.heads + tile.kv_head * group + r % group) * dim;
       const float* from = total.out + row * dim + (r - row);
       const float scale = 1.0f / total.sum[r];
       for (std::int64_t k = 0; k < dim; ++k) out[k] = from[k * width] * scale;

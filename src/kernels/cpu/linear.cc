@@ -108,7 +108,7 @@ const std::uint8_t* packed_panel(const WeightView& w, std::int64_t panel, int pa
 
 PanelOut panel_out(const Piece& piece, std::int64_t i, int panel_rows) {
   const std::int64_t row = (piece.panel + i) * panel_rows;
-  return {piece.out.y + row, piece.out.y_stride,
+  return {piece.out.y.f32() + row, piece.out.y_stride,
           static_cast<int>(std::min<std::int64_t>(panel_rows, piece.out.weight.rows - row))};
 }
 
@@ -116,7 +116,7 @@ void start_sums(const Piece& piece, int panel_rows) {
   const std::int64_t row = piece.panel * panel_rows;
   const std::int64_t rows = std::min(piece.panels * panel_rows, piece.out.weight.rows - row);
   for (std::int64_t t = piece.begin; t < piece.end; ++t) {
-    float* y = piece.out.y + t * piece.out.y_stride + row;
+    float* y = piece.out.y.f32() + t * piece.out.y_stride + row;
     if (!piece.out.add) std::fill_n(y, rows, 0.0f);
     if (piece.out.bias != nullptr) {
       for (std::int64_t r = 0; r < rows; ++r) y[r] += piece.out.bias[row + r];
@@ -157,7 +157,7 @@ void prefetch_part(const LinearParams& p, std::int64_t token, const Piece& piece
   const std::int64_t share = (kFloatTokensAtOnce + piece.panels - 1) / piece.panels;
   const std::int64_t end = std::min({token + (i + 1) * share, token + kFloatTokensAtOnce, piece.end});
   for (std::int64_t t = token + i * share; t < end; ++t) {
-    const float* x = p.x + t * p.x_stride + first;
+    const float* x = p.x.f32() + t * p.x_stride + first;
     for (std::int64_t k = 0; k < columns; k += 16) hwy::Prefetch(x + k);
   }
 }
@@ -171,8 +171,9 @@ void multiply_floats(const Job& job, const Piece& piece, std::int64_t first, std
       PanelOut to = panel_out(piece, i, panel_rows);
       to.y += t * to.stride;
       prefetch_part(job.p, t + kFloatTokensAtOnce, piece, i, first, columns);
-      job.floats.multiply(float_panel(scratch, i, panel_rows), columns, job.p.x + t * job.p.x_stride + first,
-                          job.p.x_stride, std::min(kFloatTokensAtOnce, piece.end - t), to);
+      job.floats.multiply(float_panel(scratch, i, panel_rows), columns,
+                          job.p.x.f32() + t * job.p.x_stride + first, job.p.x_stride,
+                          std::min(kFloatTokensAtOnce, piece.end - t), to);
     }
   }
 }
@@ -199,7 +200,7 @@ void multiply_few(const Job& job, const Piece& piece, const Bf16Tokens& halves, 
   PanelOut to = panel_out(piece, 0, panel_rows);
   to.rows = static_cast<int>(std::min(piece.panels * panel_rows, w.rows - piece.panel * panel_rows));
   const std::byte* rows = w.data + piece.panel * panel_rows * row_bytes;
-  const float* x = job.p.x + piece.begin * job.p.x_stride;
+  const float* x = job.p.x.f32() + piece.begin * job.p.x_stride;
   float* y = to.y + piece.begin * to.stride;
   const std::int64_t tokens = piece.end - piece.begin;
   if (job.uses_bf16(w)) {
@@ -297,7 +298,7 @@ struct Rounded {
     return x;
   }
   void quantize(const LinearParams& p, std::int64_t begin, std::int64_t count) const {
-    quantize_group(p.x, p.x_stride, begin, count, first, has_rest ? &rest : nullptr);
+    quantize_group(p.x.f32(), p.x_stride, begin, count, first, has_rest ? &rest : nullptr);
   }
 };
 
@@ -455,7 +456,7 @@ void linear(const LinearParams& p) {
     shared_halves = Bf16Tokens::at(arena.take<std::byte>(Bf16Tokens::bytes(p.tokens, cols)), cols);
     for_range(p.stream.pool, p.tokens, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token)
-        shared_halves.round(job.bf16, token, p.x + token * p.x_stride, cols);
+        shared_halves.round(job.bf16, token, p.x.f32() + token * p.x_stride, cols);
     });
   }
 
@@ -471,7 +472,7 @@ void linear(const LinearParams& p) {
     Bf16Tokens halves = shared_halves;
     if (own_halves != nullptr) {
       halves = Bf16Tokens::at(own_halves + worker * one_halves, cols);
-      halves.round(job.bf16, 0, p.x, cols);
+      halves.round(job.bf16, 0, p.x.f32(), cols);
     }
     for (;;) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);

@@ -67,7 +67,8 @@ void rms_norm(const RmsNormParams& p) {
   const auto rows = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t t = begin; t < end; ++t) {
       HWY_DYNAMIC_DISPATCH(RmsNormRow)
-      (p.x + t * p.hidden, p.weight, p.y + t * p.hidden, p.hidden, p.eps);
+      (p.x + (p.rows != nullptr ? p.rows[t] : t) * p.hidden, p.weight, p.y.f32() + t * p.hidden, p.hidden,
+       p.eps);
     }
   };
   // Waking the workers costs about as much as this many elements.

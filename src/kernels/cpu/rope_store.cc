@@ -74,13 +74,13 @@ void RopeStoreRow(const RopeStoreParams& p, std::int64_t row, const std::int32_t
   const kv::PagedLayer& kv = p.kv;
   const float* cos_sin = p.cos_sin + row * kv.head_dim;
   for (int h = 0; h < p.heads; ++h) {
-    Rotate(p.q + (row * p.heads + h) * kv.head_dim, cos_sin, kv.head_dim, p.interleaved);
+    Rotate(p.q.f32() + row * p.q_row_stride() + h * kv.head_dim, cos_sin, kv.head_dim, p.interleaved);
   }
   const std::int64_t position = p.positions[row];
   const std::int64_t block = page_table[position / kv.block_size];
   for (int h = 0; h < kv.kv_heads; ++h) {
-    float* k = p.k + (row * kv.kv_heads + h) * kv.head_dim;
-    const float* v = p.v + (row * kv.kv_heads + h) * kv.head_dim;
+    float* k = p.k.f32() + row * p.kv_row_stride() + h * kv.head_dim;
+    const float* v = p.v.f32() + row * p.kv_row_stride() + h * kv.head_dim;
     const std::int64_t slot =
         ((block * kv.kv_heads + h) * kv.block_size + position % kv.block_size) * kv.head_dim;
     Rotate(k, cos_sin, kv.head_dim, p.interleaved);

@@ -60,8 +60,8 @@ void swiglu(const SwigluParams& p) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t t = i / per_row, column = i % per_row * kPiece;
       HWY_DYNAMIC_DISPATCH(SwigluPiece)
-      (p.gate + t * p.stride + column, p.up + t * p.stride + column, p.y + t * p.y_stride + column,
-       std::min(kPiece, p.intermediate - column));
+      (p.gate.f32() + t * p.stride + column, p.up.f32() + t * p.stride + column,
+       p.y.f32() + t * p.y_stride + column, std::min(kPiece, p.intermediate - column));
     }
   };
   const std::int64_t count = p.tokens * per_row;

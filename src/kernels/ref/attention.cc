@@ -63,7 +63,8 @@ void attention(const AttentionParams& p) {
       for (int h = 0; h < p.heads; ++h) {
         const std::int64_t row = (sequence.q_begin + i) * p.heads + h;
         attend(p.kv, sequence.page_table, h / group, sequence.kv_len - sequence.q_len + i, p.window, p.scale,
-               p.q + row * p.kv.head_dim, p.out + row * p.kv.head_dim);
+               p.q.f32() + (sequence.q_begin + i) * p.row_stride() + h * p.kv.head_dim,
+               p.out.f32() + row * p.kv.head_dim);
       }
     }
   }

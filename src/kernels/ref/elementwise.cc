@@ -39,8 +39,8 @@ void rotate(float* x, const float* cos_sin, int head_dim, bool interleaved) {
 
 void rms_norm(const RmsNormParams& p) {
   for (std::int64_t t = 0; t < p.tokens; ++t) {
-    const float* x = p.x + t * p.hidden;
-    float* y = p.y + t * p.hidden;
+    const float* x = p.x + (p.rows != nullptr ? p.rows[t] : t) * p.hidden;
+    float* y = p.y.f32() + t * p.hidden;
     double sum = 0;
     for (std::int64_t i = 0; i < p.hidden; ++i) sum += static_cast<double>(x[i]) * x[i];
     const double scale = 1.0 / std::sqrt(sum / static_cast<double>(p.hidden) + p.eps);
@@ -54,13 +54,13 @@ void rope_store(const RopeStoreParams& p) {
     for (std::int64_t row = sequence.q_begin; row < sequence.q_begin + sequence.q_len; ++row) {
       const float* cos_sin = p.cos_sin + row * kv.head_dim;
       for (int h = 0; h < p.heads; ++h) {
-        rotate(p.q + (row * p.heads + h) * kv.head_dim, cos_sin, kv.head_dim, p.interleaved);
+        rotate(p.q.f32() + row * p.q_row_stride() + h * kv.head_dim, cos_sin, kv.head_dim, p.interleaved);
       }
       const std::int64_t position = p.positions[row];
       const std::int64_t block = sequence.page_table[position / kv.block_size];
       for (int h = 0; h < kv.kv_heads; ++h) {
-        float* k = p.k + (row * kv.kv_heads + h) * kv.head_dim;
-        const float* v = p.v + (row * kv.kv_heads + h) * kv.head_dim;
+        float* k = p.k.f32() + row * p.kv_row_stride() + h * kv.head_dim;
+        const float* v = p.v.f32() + row * p.kv_row_stride() + h * kv.head_dim;
         rotate(k, cos_sin, kv.head_dim, p.interleaved);
         const std::int64_t slot =
             ((block * kv.kv_heads + h) * kv.block_size + position % kv.block_size) * kv.head_dim;
@@ -76,8 +76,8 @@ void rope_store(const RopeStoreParams& p) {
 void swiglu(const SwigluParams& p) {
   for (std::int64_t t = 0; t < p.tokens; ++t) {
     for (std::int64_t i = 0; i < p.intermediate; ++i) {
-      const double gate = p.gate[t * p.stride + i], up = p.up[t * p.stride + i];
-      p.y[t * p.y_stride + i] = static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
+      const double gate = p.gate.f32()[t * p.stride + i], up = p.up.f32()[t * p.stride + i];
+      p.y.f32()[t * p.y_stride + i] = static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
     }
   }
 }

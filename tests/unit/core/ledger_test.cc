@@ -27,18 +27,18 @@ TEST(Ledger, CountsByTagAndDevice) {
   ASSERT_TRUE(a.ok());
   {
     auto b = ledger.allocate("kv", Device::host, 8192);
-    auto c = ledger.allocate("weights", Device::pinned, 4096);
+    auto c = ledger.allocate("weights", Device::disk, 4096);
     ASSERT_TRUE(b.ok() && c.ok());
     EXPECT_EQ(row_of(ledger, "kv").bytes, 12288);
     EXPECT_EQ(ledger.current(Device::host), 12288);
-    EXPECT_EQ(ledger.current(Device::pinned), 4096);
+    EXPECT_EQ(ledger.current(Device::disk), 4096);
   }
   EXPECT_EQ(row_of(ledger, "kv").bytes, 4096);
   EXPECT_EQ(row_of(ledger, "kv").peak, 12288);
   EXPECT_EQ(row_of(ledger, "weights").bytes, 0);
   EXPECT_EQ(ledger.current(Device::host), 4096);
   EXPECT_EQ(ledger.peak(Device::host), 12288);
-  EXPECT_EQ(ledger.peak(Device::gpu0), 0);
+  EXPECT_EQ(ledger.peak(Device::disk), 0);
 }
 
 TEST(Ledger, MemoryIsAlignedZeroedWholePagesAndResident) {

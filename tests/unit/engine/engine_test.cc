@@ -167,8 +167,8 @@ class DamagedRow final : public model::LayerSource {
 
   explicit DamagedRow(const model::Config& config) : pool_(1) {
     auto weights = residency::ResidentWeights::random(
-        config, model::place_weights(*model::weights_of_type(config, "f32")), 11, ledger_,
-        {Backend::cpu, &pool_}, {});
+        config, model::place_weights(*model::weights_of_type(config, "f32")), 11,
+        {&ledger_, {Backend::cpu, &pool_}});
     EXPECT_TRUE(weights.ok());
     inner_ = std::move(*weights);
     outer_ = inner_->outer();

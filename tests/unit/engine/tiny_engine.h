@@ -36,7 +36,7 @@ class TinyEngine {
   explicit TinyEngine(const Options& options) : pool_(options.threads) {
     const Stream stream{Backend::cpu, &pool_};
     auto weights = residency::ResidentWeights::random(
-        config_, model::place_weights(*model::weights_of_type(config_, "f32")), 11, ledger_, stream, {});
+        config_, model::place_weights(*model::weights_of_type(config_, "f32")), 11, {&ledger_, stream});
     EXPECT_TRUE(weights.ok());
     weights_ = std::move(*weights);
     layers_ = weights_.get();

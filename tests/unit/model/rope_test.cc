@@ -7,6 +7,8 @@
 #include <numbers>
 #include <random>
 
+#include "kernels/elementwise.h"
+
 #include "support/tiny_model.h"
 
 namespace snug::model {
@@ -109,7 +111,11 @@ TEST(Rope, CosinesAndSines) {
   std::vector<std::int32_t> positions = {0, 1, 131071};
   for (int i = 0; i < 20; ++i) positions.push_back(static_cast<std::int32_t>(random() % 131072));
   std::vector<float> cos_sin(positions.size() * 16);
-  fill_cos_sin(table, positions, cos_sin.data());
+  kernels::cpu::rope_angles({.inverse_frequencies = table.inverse_frequencies,
+                             .factor = table.attention_factor,
+                             .positions = positions.data(),
+                             .tokens = std::ssize(positions),
+                             .cos_sin = cos_sin.data()});
   for (std::size_t t = 0; t < positions.size(); ++t) {
     for (std::size_t i = 0; i < 8; ++i) {
       const double angle =

@@ -21,7 +21,7 @@ struct Subject {
 
   Result<Plan> plan(std::int64_t budget, const Wishes& wishes) const {
     return make_plan(config, weights, mapped, {.host = budget, .host_available = 1ll << 50}, wishes,
-                     kProcess);
+                     {.host = kProcess});
   }
 };
 
@@ -46,7 +46,8 @@ TEST(Plan, FitsWithTheWholeContext) {
 
 TEST(Plan, WithoutABudgetTheMachineSetsIt) {
   const Subject s = subject("q4_0");
-  const auto plan = make_plan(s.config, s.weights, true, {.host_available = 3ll << 30}, {}, kProcess);
+  const auto plan =
+      make_plan(s.config, s.weights, true, {.host_available = 3ll << 30}, {}, {.host = kProcess});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->budget_host, 3ll << 30);
 }

@@ -67,7 +67,7 @@ std::vector<float> forward(const model::Config& config, model::LayerSource& laye
                   positions, views, rows},
                  layers, cache, *workspace);
     qwen.project(0, count, layers, *workspace);
-    all.insert(all.end(), workspace->logits, workspace->logits + count * config.vocab);
+    all.insert(all.end(), workspace->logits.f32(), workspace->logits.f32() + count * config.vocab);
   }
   return all;
 }
@@ -142,12 +142,13 @@ TEST_P(Loaded, ForwardIsTheModelsDefinition) {
       const Stream stream{Backend::cpu, &pool};
       {
         std::int64_t last = 0, end = 0;
-        auto loaded = ResidentWeights::load(*config, weights, checkpoint->weights, ledger, stream,
-                                            [&](std::int64_t done, std::int64_t total) {
-                                              EXPECT_GE(done, last);
-                                              last = done;
-                                              end = total;
-                                            });
+        auto loaded = ResidentWeights::load(
+            *config, weights, checkpoint->weights,
+            {.ledger = &ledger, .stream = stream, .progress = [&](std::int64_t done, std::int64_t total) {
+               EXPECT_GE(done, last);
+               last = done;
+               end = total;
+             }});
         ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
         EXPECT_EQ(last, end);
         EXPECT_LE(ledger.current(Device::host),
@@ -192,7 +193,7 @@ TEST(ResidentWeights, NaNInANormOrBiasIsNamed) {
       ThreadPool pool(1);
       const auto loaded =
           ResidentWeights::load(tiny, model::place_weights(*model::bind_weights(tiny, *checkpoint)),
-                                checkpoint->weights, ledger, {Backend::cpu, &pool}, {});
+                                checkpoint->weights, {&ledger, {Backend::cpu, &pool}});
       ASSERT_FALSE(loaded.ok());
       EXPECT_EQ(loaded.error().code, ErrorCode::bad_file);
       EXPECT_NE(loaded.error().message.find(name), std::string::npos) << loaded.error().message;
@@ -210,7 +211,7 @@ TEST(ResidentWeights, RandomIsTheSameForAnyNumberOfThreads) {
       Ledger ledger;
       ThreadPool pool(threads);
       const Stream stream{Backend::cpu, &pool};
-      auto made = ResidentWeights::random(config, weights, seed, ledger, stream, {});
+      auto made = ResidentWeights::random(config, weights, seed, {&ledger, stream});
       EXPECT_TRUE(made.ok());
       EXPECT_EQ(ledger.current(Device::host),
                 model::total_bytes(model::weight_rows(weights, false), Device::host, model::Lifetime::run));

@@ -1,0 +1,102 @@
+#include "engine/device_batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/sample.h"
+
+namespace snug::engine {
+
+Result<DeviceBatch> DeviceBatch::create(Gpu& gpu, const model::ForwardLimits& limits,
+                                        std::int64_t max_model_len, int block_size, std::int64_t vocab,
+                                        Ledger& ledger) {
+  DeviceBatch b;
+  b.gpu_ = &gpu;
+  Allocation* const blocks[] = {&b.device_,  &b.pinned_,       &b.sampling_,
+                                &b.sampled_, &b.sampled_host_, &b.logits_};
+  std::size_t next = 0;
+  for (const auto& row : model::device_batch_rows(limits, max_model_len, block_size, vocab)) {
+    SNUG_ASSIGN(*blocks[next++], ledger.allocate(row.tag, row.device, row.bytes));
+  }
+  return b;
+}
+
+const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int block_size) {
+  const auto tokens = batch.ids.size(), sequences = batch.sequences.size();
+  std::int64_t stride = 1;
+  for (const auto& s : batch.sequences) {
+    stride = std::max<std::int64_t>(stride, (s.kv_len + block_size - 1) / block_size);
+  }
+  // The copy of the step before may still be under way, out of this memory.
+  gpu_->synchronize();
+  auto* const host = reinterpret_cast<std::int32_t*>(pinned_.data());
+  auto* const device = reinterpret_cast<std::int32_t*>(device_.data());
+  std::size_t used = 0;
+  const auto take = [&](std::size_t count) {
+    used += count;
+    return std::pair{host + (used - count), device + (used - count)};
+  };
+  const auto put = [&](std::span<const std::int32_t> values) {
+    const auto [to, at] = take(values.size());
+    std::copy(values.begin(), values.end(), to);
+    return at;
+  };
+  batch_.ids = put(batch.ids);
+  batch_.positions = put(batch.positions);
+  batch_.logit_rows = put(batch.logit_rows);
+  const auto [row_sequence, row_sequence_at] = take(tokens);
+  const auto [q_begin, q_begin_at] = take(sequences);
+  const auto [q_len, q_len_at] = take(sequences);
+  const auto [kv_len, kv_len_at] = take(sequences);
+  const auto [tables, tables_at] = take(sequences * static_cast<std::size_t>(stride));
+  std::fill(row_sequence, row_sequence + tokens, -1);
+  for (std::size_t i = 0; i < sequences; ++i) {
+    const kv::SequenceView& s = batch.sequences[i];
+    q_begin[i] = s.q_begin;
+    q_len[i] = s.q_len;
+    kv_len[i] = s.kv_len;
+    std::fill(row_sequence + s.q_begin, row_sequence + s.q_begin + s.q_len, static_cast<std::int32_t>(i));
+    std::int32_t* table = tables + i * static_cast<std::size_t>(stride);
+    const std::int64_t pages = (s.kv_len + block_size - 1) / block_size;
+    std::copy(s.page_table, s.page_table + pages, table);
+    std::fill(table + pages, table + stride, pages > 0 ? s.page_table[0] : 0);
+  }
+  batch_.sequences = {.page_tables = tables_at,
+                      .page_stride = stride,
+                      .q_begin = q_begin_at,
+                      .q_len = q_len_at,
+                      .kv_len = kv_len_at,
+                      .row_sequence = row_sequence_at};
+  gpu_->upload(device, host, static_cast<std::int64_t>(used) * 4);
+  return batch_;
+}
+
+std::vector<TokenLogprob> DeviceBatch::greedy(const Stream& stream, const model::Workspace& workspace,
+                                              std::int64_t rows, std::int64_t vocab, int usable_vocab) {
+  auto* const tokens = reinterpret_cast<std::int32_t*>(sampled_.data());
+  auto* const logprobs = reinterpret_cast<float*>(tokens + rows);
+  kernels::cuda::sample({.stream = stream,
+                         .logits = workspace.logits.f32(),
+                         .rows = rows,
+                         .vocab = vocab,
+                         .usable_vocab = usable_vocab,
+                         .tokens = tokens,
+                         .logprobs = logprobs,
+                         .workspace = sampling_.data(),
+                         .workspace_bytes = sampling_.bytes()});
+  gpu_->download(sampled_host_.data(), sampled_.data(), rows * 8);
+  gpu_->synchronize();
+  const auto* host_tokens = reinterpret_cast<const std::int32_t*>(sampled_host_.data());
+  const auto* host_logprobs = reinterpret_cast<const float*>(host_tokens + rows);
+  std::vector<TokenLogprob> result;
+  for (std::int64_t i = 0; i < rows; ++i) result.push_back({host_tokens[i], host_logprobs[i]});
+  return result;
+}
+
+float* DeviceBatch::logits(const model::Workspace& workspace, std::int64_t count) {
+  gpu_->download(logits_.data(), workspace.logits.data, count * 4);
+  gpu_->synchronize();
+  return reinterpret_cast<float*>(logits_.data());
+}
+
+}  // namespace snug::engine

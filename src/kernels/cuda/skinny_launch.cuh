@@ -1,0 +1,66 @@
+// Lays out shared memory and launches the kernel of one format; each skinny_<format>.cu instantiates it.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/cuda/skinny_linear.cuh"
+
+namespace snug::kernels::cuda {
+
+struct SkinnyTuning {
+  int depth = 99, prefetch = 0, co_resident = 1;
+};
+inline SkinnyTuning skinny_tuning;
+
+template <quant::Format F, bool Staged>
+void launch_skinny_kernel(const Stream& stream, const SkinnyArgs& a, int grid, int shared_bytes) {
+  allow_shared(skinny_kernel<F, Staged>, shared_bytes);
+  launch(stream, skinny_kernel<F, Staged>, dim3(static_cast<unsigned>(grid)), dim3(kSkinnyThreads),
+         shared_bytes, a);
+}
+
+template <quant::Format F>
+void launch_skinny(const Stream& stream, SkinnyArgs a, int grid) {
+  a.tile_bytes = tile_bytes(F, a.cols);
+  a.tile_units = a.cols / unit_shape(F).cols;
+  // Two blocks are to fit on a multiprocessor, if the ring is then still long enough.
+  constexpr int kStatic = 1024 + 1024;  // what the kernel has besides, and what the system takes of a block
+  int bytes = kSkinnyWarps * 2 * (a.output == SkinnyOutput::gated ? 2 : 1) * kTileRows * a.tokens * 4;
+  if (a.input != SkinnyInput::direct) {
+    // Rows lie so that a warp's reads of a block of 32 columns meet no bank twice.
+    a.staged = bytes;
+    a.staged_row = (a.cols * 2 + 127) / 128 * 128 + (F == quant::Format::q6_k ? 32 : 64);
+    bytes += a.tokens * a.staged_row;
+  }
+  bytes = (bytes + 127) / 128 * 128;
+  const int group = kSkinnyWarps * StreamShape<F>::kGroupBytes;
+  const auto limit = static_cast<int>(stream.gpu->shared_bytes_per_block);
+  a.ring = bytes;
+  if (F != quant::Format::bf16) {
+    const int beside = (limit / 2 - kStatic - bytes) / group, alone = (limit - kStatic - bytes) / group;
+    a.depth = std::min(std::min(skinny_tuning.depth, StreamShape<F>::kDepth),
+                       skinny_tuning.co_resident && beside >= 2 ? beside : std::max(alone, 2));
+    bytes += a.depth * group;
+  }
+  a.prefetch = skinny_tuning.prefetch;
+  if (a.input == SkinnyInput::direct && bytes + kStatic <= limit)
+    return launch_skinny_kernel<F, false>(stream, a, grid, bytes);
+  if (bytes + kStatic > stream.gpu->shared_bytes_per_block) {
+    if (a.tokens == 1)
+      throw std::runtime_error("skinny_linear: too many columns for this GPU's shared memory");
+    // Tokens are independent of each other: halves give the same bits.
+    SkinnyArgs rest = a;
+    a.tokens /= 2;
+    rest.tokens -= a.tokens;
+    rest.x += a.tokens * a.x_stride;
+    const int size = a.output == SkinnyOutput::f32 || a.output == SkinnyOutput::parts ? 4 : 2;
+    rest.y = static_cast<std::byte*>(rest.y) + a.tokens * a.y_stride * size;
+    launch_skinny<F>(stream, a, grid);
+    launch_skinny<F>(stream, rest, grid);
+    return;
+  }
+  launch_skinny_kernel<F, true>(stream, a, grid, bytes);
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,91 @@
+// The RMS norm of the residual stream (Zhang and Sennrich 2019) as input of a skinny product.
+//
+// Of one token every block makes it for itself, which costs less than waiting for another kernel. Of several,
+// that would be too much to read, so a kernel of its own makes them, in the same order of additions: the same
+// bits.
+#pragma once
+
+#include "kernels/cuda/skinny_args.cuh"
+
+namespace snug::kernels::cuda {
+
+inline constexpr int kNormQuads = 8;  // of columns that a thread has at most
+inline constexpr int kNormBatch = 4;  // of them that are loaded at a time
+inline constexpr int kNormColumns = kNormQuads * 4 * kSkinnyThreads;
+
+__device__ __forceinline__ float4 load_l2(const float* at) {
+  return __ldcg(reinterpret_cast<const float4*>(at));
+}
+__device__ __forceinline__ float4 plus(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// One token's norm by a block: the sum of the residual stream and what is pending to `next` (where `writes`),
+// its norm as bfloat16 to `to`, which may be what is pending. Ends without a barrier.
+__device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_bfloat16* to,
+                                           bool all_of_next, float* sums) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quads = a.cols / 4;
+  const std::int64_t row = static_cast<std::int64_t>(token) * a.cols;
+  const float4 zero = {0, 0, 0, 0};
+  float4 h[kNormQuads];
+  float sum = 0;
+#pragma unroll
+  for (int first = 0; first < kNormQuads; first += kNormBatch) {
+    if (first * kSkinnyThreads >= quads) break;
+    float4 part0[kNormBatch], part1[kNormBatch];
+#pragma unroll
+    for (int j = 0; j < kNormBatch; ++j) {
+      const int i = threadIdx.x + (first + j) * kSkinnyThreads;
+      h[first + j] = part0[j] = part1[j] = zero;
+      if (i < quads) {
+        h[first + j] = load_l2(a.residual + row + i * 4);
+        if (a.pending_count > 0) part0[j] = load_l2(a.pending + row + i * 4);
+        if (a.pending_count > 1) part1[j] = load_l2(a.pending + a.pending_stride + row + i * 4);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kNormBatch; ++j) {
+      const int i = threadIdx.x + (first + j) * kSkinnyThreads;
+      if (i >= quads) break;
+      float4 v = plus(plus(h[first + j], part0[j]), part1[j]);
+      for (int p = 2; p < a.pending_count; ++p) {
+        v = plus(v, load_l2(a.pending + p * a.pending_stride + row + i * 4));
+      }
+      if (a.pending_count > 0) {
+        if (a.pending_bias != nullptr) v = plus(v, *reinterpret_cast<const float4*>(a.pending_bias + i * 4));
+        if (all_of_next || i % gridDim.x == blockIdx.x) reinterpret_cast<float4*>(a.next + row)[i] = v;
+      }
+      h[first + j] = v;
+      sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+  }
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, o);
+  if (lane == 0) sums[warp] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int w = 0; w < kSkinnyWarps; ++w) sum += sums[w];
+  const float factor = rsqrtf(sum / static_cast<float>(a.cols) + a.eps);
+#pragma unroll
+  for (int j = 0; j < kNormQuads; ++j) {
+    const int i = threadIdx.x + j * kSkinnyThreads;
+    if (i >= quads) break;
+    const float4 w = *reinterpret_cast<const float4*>(a.norm + i * 4);
+    const __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(h[j].x * factor * w.x, h[j].y * factor * w.y),
+                                     __floats2bfloat162_rn(h[j].z * factor * w.z, h[j].w * factor * w.w)};
+    reinterpret_cast<uint2*>(to)[i] = *reinterpret_cast<const uint2*>(pairs);
+  }
+}
+
+// Rows of x into shared memory. They are another kernel's, so past L1.
+__device__ __forceinline__ void copy_rows(const SkinnyArgs& a, std::byte* shared) {
+  const int pieces = a.cols / 8;
+  for (int i = threadIdx.x; i < a.tokens * pieces; i += kSkinnyThreads) {
+    const int token = i / pieces, piece = i % pieces;
+    const uint4 v = __ldcg(reinterpret_cast<const uint4*>(a.x + token * a.x_stride) + piece);
+    *reinterpret_cast<uint4*>(shared + a.staged + token * a.staged_row + piece * 16) = v;
+  }
+}
+
+}  // namespace snug::kernels::cuda

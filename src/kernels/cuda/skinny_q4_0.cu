@@ -1,0 +1,7 @@
+#include "kernels/cuda/skinny_launch.cuh"
+
+namespace snug::kernels::cuda {
+
+template void launch_skinny<quant::Format::q4_0>(const Stream&, SkinnyArgs, int);
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,209 @@
+// How a warp gets its weights: groups of units on their way while others are multiplied.
+#pragma once
+
+#include "kernels/cuda/skinny_args.cuh"
+#include "kernels/cuda/skinny_unit.cuh"
+
+namespace snug::kernels::cuda {
+
+// Units of a group and groups in the ring. What is on its way must cover the latency of memory, some 40 KB
+// for each multiprocessor, and two blocks' rings must fit beside each other, so that the next kernel's can
+// fill in time.
+template <quant::Format F>
+struct StreamShape {
+  static constexpr int kUnits = F == quant::Format::q8_0 ? 2 : F == quant::Format::bf16 ? 8 : 4;
+  static constexpr int kDepth = F == quant::Format::q6_k ? 3 : F == quant::Format::bf16 ? 0 : 5;
+  static constexpr int kGroupBytes = kUnits * unit_shape(F).bytes + unit_shape(F).head_bytes;
+};
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* at) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// Packed weights come as runs of bytes into a ring in shared memory, the warp's own.
+template <quant::Format F>
+class WeightStream {
+  using Shape = StreamShape<F>;
+
+ public:
+  static constexpr int kBarriers = Shape::kDepth;  // at most
+
+  // Asks for the first groups.
+  __device__ __forceinline__ WeightStream(const SkinnyArgs& a, int begin, int end, std::byte* ring,
+                                          std::uint64_t* barriers, int lane)
+      : source_(a, begin, end), ring_(ring), barriers_(barriers) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+      for (int i = 0; i < a.depth; ++i) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(barriers_ + i)) : "memory");
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+    for (int i = 0; i < a.depth; ++i) request(a, i, lane);
+    prefetch(a, lane);
+  }
+
+  // Waits for the group at hand.
+  __device__ __forceinline__ void arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    std::uint32_t done;
+    do {
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+          : "=r"(done)
+          : "r"(shared_address(barriers_ + at_)), "r"(parity_)
+          : "memory");
+    } while (done == 0);
+#else
+    // Older GPUs: the ring's depth is not known here, so wait for all.
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncwarp();
+#endif
+  }
+  template <int J>
+  __device__ __forceinline__ Unit<F> get(int lane) const {
+    Unit<F> unit;
+    const std::byte* group = ring_ + at_ * Shape::kGroupBytes;
+    unit.load(group + J * unit_shape(F).bytes, group + Shape::kUnits * unit_shape(F).bytes, lane);
+    return unit;
+  }
+  template <int J>
+  __device__ __forceinline__ void used() {}
+  // The group's bytes are no longer needed.
+  __device__ __forceinline__ void release(const SkinnyArgs& a, int lane) {
+    __syncwarp();
+    request(a, at_, lane);
+    if (++at_ == a.depth) {
+      at_ = 0;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  // The groups that will be requested first, into L2.
+  __device__ __forceinline__ void prefetch(const SkinnyArgs& a, int lane) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const int count = min(min(a.prefetch * Shape::kUnits, a.tile_units - source_.unit), source_.left);
+    if (count > 0 && lane == 0) {
+      asm volatile(
+          "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(tile_at(a, source_.place) +
+                                                             unit_offset<F>(source_.unit)),
+          "r"(static_cast<int>(unit_offset<F>(source_.unit + count) - unit_offset<F>(source_.unit)) & ~15));
+    }
+#endif
+  }
+  __device__ __forceinline__ void request(const SkinnyArgs& a, int at, int lane) {
+    constexpr UnitShape kUnit = unit_shape(F);
+    std::byte* to = ring_ + at * Shape::kGroupBytes;
+    if (source_.left > 0) {
+      const int count = source_.count(a);
+      const std::byte* tile = tile_at(a, source_.place);
+      const std::byte* from = tile + unit_offset<F>(source_.unit);
+      const std::byte* head = tile + head_offset<F>(source_.unit);
+      const int bytes = count * kUnit.bytes;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+      if (lane == 0) {
+        const std::uint32_t barrier = shared_address(barriers_ + at);
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(bytes + kUnit.head_bytes)
+                     : "memory");
+        copy(to, from, bytes, barrier);
+        if constexpr (kUnit.head_bytes > 0)
+          copy(to + Shape::kUnits * kUnit.bytes, head, kUnit.head_bytes, barrier);
+      }
+#else
+      for (int i = lane * 16; i < bytes; i += 512) copy(to + i, from + i);
+      if (lane * 16 < kUnit.head_bytes) copy(to + Shape::kUnits * kUnit.bytes + lane * 16, head + lane * 16);
+#endif
+      source_.advance(a, count);
+    }
+  }
+  __device__ __forceinline__ static void copy(std::byte* to, const std::byte* from, int bytes,
+                                              std::uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(to)),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+  }
+  __device__ __forceinline__ static void copy(std::byte* to, const std::byte* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+  }
+
+  SkinnyGroups<Shape::kUnits> source_;
+  std::byte* ring_;
+  std::uint64_t* barriers_;
+  int at_ = 0;
+  std::uint32_t parity_ = 0;
+};
+
+// Rows of bfloat16 come straight into registers, each of which is asked for again as soon as it is used.
+template <>
+class WeightStream<quant::Format::bf16> {
+  static constexpr int kUnits = StreamShape<quant::Format::bf16>::kUnits;
+
+ public:
+  static constexpr int kBarriers = 1;
+
+  __device__ __forceinline__ WeightStream(const SkinnyArgs& a, int begin, int end, std::byte*, std::uint64_t*,
+                                          int lane)
+      : source_(a, begin, end),
+        in_tile_((static_cast<std::int64_t>(lane / 4) * a.cols + lane % 4 * 8) * 2),
+        half_(static_cast<std::int64_t>(a.cols) * 16) {
+    locate(a);
+    load<0>();
+    load<1>();
+    load<2>();
+    load<3>();
+    load<4>();
+    load<5>();
+    load<6>();
+    load<7>();
+    next(a);
+  }
+  __device__ __forceinline__ void arrive() {}
+  template <int J>
+  __device__ __forceinline__ Unit<quant::Format::bf16> get(int) const {
+    return units_[J];
+  }
+  template <int J>
+  __device__ __forceinline__ void used() {
+    load<J>();
+  }
+  __device__ __forceinline__ void release(const SkinnyArgs& a, int) { next(a); }
+
+ private:
+  __device__ __forceinline__ void locate(const SkinnyArgs& a) {
+    count_ = source_.count(a);
+    from_ = tile_at(a, source_.place) + source_.unit * 64 + in_tile_;
+  }
+  __device__ __forceinline__ void next(const SkinnyArgs& a) {
+    source_.advance(a, count_);
+    count_ = 0;
+    if (source_.left > 0) locate(a);
+  }
+  template <int J>
+  __device__ __forceinline__ void load() {
+    if (J < count_) {
+      units_[J].low = stream(from_ + J * 64);
+      units_[J].high = stream(from_ + half_ + J * 64);
+    }
+  }
+  __device__ __forceinline__ static uint4 stream(const std::byte* at) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
+    return v;
+  }
+
+  SkinnyGroups<kUnits> source_;
+  std::int64_t in_tile_, half_;
+  const std::byte* from_ = nullptr;
+  int count_ = 0;
+  Unit<quant::Format::bf16> units_[kUnits];
+};
+
+}  // namespace snug::kernels::cuda
