@@ -38,7 +38,7 @@ TEST(Ledger, CountsByTagAndDevice) {
   EXPECT_EQ(row_of(ledger, "weights").bytes, 0);
   EXPECT_EQ(ledger.current(Device::host), 4096);
   EXPECT_EQ(ledger.peak(Device::host), 12288);
-  EXPECT_EQ(ledger.peak(Device::disk), 0);
+  EXPECT_EQ(ledger.peak(Device::gpu0), 0);
 }
 
 TEST(Ledger, MemoryIsAlignedZeroedWholePagesAndResident) {
