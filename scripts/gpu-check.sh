@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# What a machine with an NVIDIA GPU should show: the tests that need one, then the speed of the cases that matter.
+#
+#   scripts/gpu-check.sh             builds the preset cuda where it stands
+#   scripts/gpu-check.sh BUILD_DIR   takes a build made elsewhere (its snug and bin/test_golden)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${1:-}
+if [[ -z $build ]]; then
+  scripts/build.sh cuda
+  build=build/cuda
+fi
+if [[ ! -x $build/snug ]]; then
+  echo "gpu-check: $build/snug is not there; give the folder of a build of the preset cuda" >&2
+  exit 2
+fi
+
+failed=0
+if [[ -f $build/CTestTestfile.cmake ]] && command -v ctest >/dev/null; then
+  ctest --test-dir "$build" --label-regex gpu --output-on-failure || failed=1
+elif [[ -x $build/bin/test_golden ]]; then
+  SNUG_TEST_DEVICE=cuda "$build/bin/test_golden" --gtest_brief=1 || failed=1
+else
+  echo "gpu-check: no tests in $build: speed alone is measured" >&2
+fi
+
+# Ceilings: weights and KV read in a second, and 16-bit products, as measured on one H200.
+read_gbps=${SNUG_CEILING_GBPS:-4410}
+tflops=${SNUG_CEILING_TFLOPS:-785}
+printf '\n%-22s %7s %6s %6s  %12s %11s %7s\n' model prompt new batch 'tok/s' achieved ratio
+row() {  # MODEL PROMPT GENERATE BATCH WHAT
+  local json
+  json=$("$build/snug" bench "$1" --device cuda --prompt "$2" --generate "$3" --batch "$4" --json --quiet) || {
+    printf '%-22s %7s %6s %6s  failed: %s\n' "$1" "$2" "$3" "$4" "$json"
+    failed=1
+    return
+  }
+  python3 - "$@" "$read_gbps" "$tflops" "$json" <<'PY'
+import json, sys
+model, prompt, generate, batch, what, gbps, tflops, result = sys.argv[1:]
+r = json.loads(result)
+if what == "decode":
+    rate, achieved, unit, roof = r["decode_tok_s"], r["achieved"]["GBps"], "GB/s", float(gbps)
+else:
+    rate, achieved, unit, roof = r["prefill_tok_s"], r["achieved"]["TFLOPs"], "TFLOP/s", float(tflops)
+print(f"{model:22} {prompt:>7} {generate:>6} {batch:>6}  {rate:12.1f} {achieved:6.0f} {unit:7} {achieved / roof:5.2f}")
+PY
+}
+row random:qwen2.5-7b 512 64 1 decode
+row random:qwen2.5-7b:q8_0 512 64 1 decode
+row random:qwen2.5-7b:q4_0 512 64 1 decode
+row random:qwen2.5-7b:q4_k_m 512 64 1 decode
+row random:qwen2.5-7b 512 32 32 decode
+row random:qwen2.5-7b 4096 4 1 prefill
+row random:qwen2.5-7b 32764 4 1 prefill
+row random:qwen2.5-7b:q4_0 4096 4 1 prefill
+exit $failed
