@@ -20,6 +20,35 @@ struct BenchFlags {
   llm::BenchmarkOptions options;
 };
 
+// On a GPU: reading memory has a measured ceiling; that of the matrix units is not measured here.
+Status report_gpu(const BenchFlags& flags, const llm::LLM& llm, const llm::BenchmarkResult& result,
+                  const Json& memory) {
+  const auto block = llm.ledger().gpu_block();
+  const double read_gbps = kernels::cuda::measure_read_gbps({Backend::cuda, nullptr, llm.gpu()->stream()},
+                                                            block.data(), std::ssize(block));
+  const double ratio = result.decode_gbps / read_gbps;
+  if (flags.output.json) {
+    const Json out = {{"prefill_tok_s", result.prefill_tok_s},
+                      {"decode_tok_s", result.decode_tok_s},
+                      {"achieved", {{"GBps", result.decode_gbps}, {"TFLOPs", result.prefill_tflops}}},
+                      {"ceiling", {{"GBps", read_gbps}, {"TFLOPs", nullptr}}},
+                      {"ratio", {{"decode", ratio}, {"prefill", nullptr}}},
+                      {"logits_hash", result.logits_hash},
+                      {"gpu", llm.gpu()->info().name},
+                      {"memory", memory}};
+    std::cout << json_line(out) << std::endl;
+    return {};
+  }
+  std::cout << fmt::format("{}  {}\n", flags.model.model, llm.gpu()->info().name)
+            << fmt::format("  prefill {:>5} tokens  {:>9.1f} tok/s   {:>6.1f} TFLOP/s\n", flags.options.prompt,
+                           result.prefill_tok_s, result.prefill_tflops)
+            << fmt::format("  decode  {:>5} tokens  {:>9.1f} tok/s   {:>6.0f} GB/s of {:.0f}  {:.0f} %\n",
+                           flags.options.generate, result.decode_tok_s, result.decode_gbps, read_gbps,
+                           100 * ratio)
+            << fmt::format("  logits {}\n", result.logits_hash);
+  return {};
+}
+
 Status bench(const BenchFlags& flags) {
   SNUG_ASSIGN(llm::Skeleton skeleton, flags.model.open(flags.output));
   SNUG_ASSIGN(auto options, flags.model.load_options(skeleton));
@@ -40,6 +69,7 @@ Status bench(const BenchFlags& flags) {
   SNUG_ASSIGN(const auto result, llm::run_benchmark(*llm, wanted));
   // The ceiling takes memory of its own, so it comes after the model's peak is read.
   const Json memory = memory_report(*llm);
+  if (llm->gpu() != nullptr) return report_gpu(flags, *llm, result, memory);
   kernels::cpu::Ceiling ceiling;
   {
     ThreadPool pool(options.wishes.threads);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,9 @@ class Ledger {
   // ones come from its end and are given back before the others need the room. does_not_fit when the driver
   // refuses.
   Status reserve_gpu(std::int64_t bytes);
+
+  // The block that reserve_gpu took.
+  std::span<const std::byte> gpu_block() const { return {gpu_base_, static_cast<std::size_t>(gpu_bytes_)}; }
 
   // Counts bytes that are mapped from a file in place rather than allocated (negative: unmapped).
   void count_mapped(const std::string& tag, std::int64_t bytes);

@@ -1,6 +1,9 @@
 // What this machine can do at most, measured: the roofs that benchmarks are stated against.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "core/device.h"
 
 namespace snug::kernels::cpu {
@@ -14,3 +17,11 @@ struct Ceiling {
 Ceiling measure_ceiling(const Stream& stream);
 
 }  // namespace snug::kernels::cpu
+
+namespace snug::kernels::cuda {
+
+// GB/s at which the GPU reads `bytes` of its memory at `data` (far more than its caches hold): the median of seven
+// passes. Waits for them.
+double measure_read_gbps(const Stream& stream, const std::byte* data, std::int64_t bytes);
+
+}  // namespace snug::kernels::cuda

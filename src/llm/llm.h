@@ -65,7 +65,7 @@ class LLM {
   const Skeleton& skeleton() const { return skeleton_; }
   const plan::Plan& plan() const { return plan_; }
   const Ledger& ledger() const { return ledger_; }
-  const Gpu* gpu() const { return gpu_.get(); }  // null: the model runs on the CPU
+  Gpu* gpu() const { return gpu_.get(); }  // null: the model runs on the CPU
   engine::Engine& engine() { return *engine_; }
   double load_seconds() const { return load_s_; }
 
