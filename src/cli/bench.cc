@@ -40,8 +40,8 @@ Status report_gpu(const BenchFlags& flags, const llm::LLM& llm, const llm::Bench
     return {};
   }
   std::cout << fmt::format("{}  {}\n", flags.model.model, llm.gpu()->info().name)
-            << fmt::format("  prefill {:>5} tokens  {:>9.1f} tok/s   {:>6.1f} TFLOP/s\n", flags.options.prompt,
-                           result.prefill_tok_s, result.prefill_tflops)
+            << fmt::format("  prefill {:>5} tokens  {:>9.1f} tok/s   {:>6.1f} TFLOP/s\n",
+                           flags.options.prompt, result.prefill_tok_s, result.prefill_tflops)
             << fmt::format("  decode  {:>5} tokens  {:>9.1f} tok/s   {:>6.0f} GB/s of {:.0f}  {:.0f} %\n",
                            flags.options.generate, result.decode_tok_s, result.decode_gbps, read_gbps,
                            100 * ratio)

@@ -12,6 +12,7 @@ Result<DeviceBatch> DeviceBatch::create(Gpu& gpu, const model::ForwardLimits& li
                                         Ledger& ledger) {
   DeviceBatch b;
   b.gpu_ = &gpu;
+  b.max_pages_ = (max_model_len + block_size - 1) / block_size;
   Allocation* const blocks[] = {&b.device_,  &b.pinned_,       &b.sampling_,
                                 &b.sampled_, &b.sampled_host_, &b.logits_};
   std::size_t next = 0;
@@ -23,10 +24,8 @@ Result<DeviceBatch> DeviceBatch::create(Gpu& gpu, const model::ForwardLimits& li
 
 const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int block_size) {
   const auto tokens = batch.ids.size(), sequences = batch.sequences.size();
-  std::int64_t stride = 1;
-  for (const auto& s : batch.sequences) {
-    stride = std::max<std::int64_t>(stride, (s.kv_len + block_size - 1) / block_size);
-  }
+  // Always the same for a number of rows and sequences: a captured step finds its arrays where they were.
+  const std::int64_t stride = max_pages_;
   // The copy of the step before may still be under way, out of this memory.
   gpu_->synchronize();
   auto* const host = reinterpret_cast<std::int32_t*>(pinned_.data());
@@ -59,7 +58,7 @@ const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int blo
     std::int32_t* table = tables + i * static_cast<std::size_t>(stride);
     const std::int64_t pages = (s.kv_len + block_size - 1) / block_size;
     std::copy(s.page_table, s.page_table + pages, table);
-    std::fill(table + pages, table + stride, pages > 0 ? s.page_table[0] : 0);
+    std::fill(table + pages, table + stride, 0);
   }
   batch_.sequences = {.page_tables = tables_at,
                       .page_stride = stride,
@@ -71,8 +70,8 @@ const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int blo
   return batch_;
 }
 
-std::vector<TokenLogprob> DeviceBatch::greedy(const Stream& stream, const model::Workspace& workspace,
-                                              std::int64_t rows, std::int64_t vocab, int usable_vocab) {
+void DeviceBatch::choose_greedy(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
+                                std::int64_t vocab, int usable_vocab) {
   auto* const tokens = reinterpret_cast<std::int32_t*>(sampled_.data());
   auto* const logprobs = reinterpret_cast<float*>(tokens + rows);
   kernels::cuda::sample({.stream = stream,
@@ -84,6 +83,9 @@ std::vector<TokenLogprob> DeviceBatch::greedy(const Stream& stream, const model:
                          .logprobs = logprobs,
                          .workspace = sampling_.data(),
                          .workspace_bytes = sampling_.bytes()});
+}
+
+std::vector<TokenLogprob> DeviceBatch::greedy(std::int64_t rows) {
   gpu_->download(sampled_host_.data(), sampled_.data(), rows * 8);
   gpu_->synchronize();
   const auto* host_tokens = reinterpret_cast<const std::int32_t*>(sampled_host_.data());

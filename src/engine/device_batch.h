@@ -22,14 +22,17 @@ class DeviceBatch {
   // Enqueues the copy of a batch's arrays; the result is valid until the next call.
   const model::DeviceBatch& upload(const model::Batch& batch, int block_size);
 
-  // The most likely token of each of the first `rows` logits. Waits for the step.
-  std::vector<TokenLogprob> greedy(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
-                                   std::int64_t vocab, int usable_vocab);
+  // Enqueues the choice of the most likely token of each of the first `rows` logits.
+  void choose_greedy(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
+                     std::int64_t vocab, int usable_vocab);
+  // What was chosen. Waits for the step.
+  std::vector<TokenLogprob> greedy(std::int64_t rows);
   // The first `count` logits, on the host. Waits for the step.
   float* logits(const model::Workspace& workspace, std::int64_t count);
 
  private:
   Gpu* gpu_ = nullptr;
+  std::int64_t max_pages_ = 0;  // of a sequence
   Allocation device_, pinned_, sampling_, sampled_, sampled_host_, logits_;
   model::DeviceBatch batch_;
 };

@@ -48,6 +48,13 @@ Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerS
                  .block_size = plan.kv_block_size,
                  .kv_heads = static_cast<int>(c.kv_heads),
                  .head_dim = static_cast<int>(c.head_dim)};
+  if (gpu != nullptr) {
+    try {
+      engine->capture_decode_steps();
+    } catch (const std::exception& e) {
+      return Error{ErrorCode::failed, fmt::format("the GPU's first step failed: {}", e.what()), ""};
+    }
+  }
   return engine;
 }
 
@@ -90,15 +97,14 @@ std::vector<Event> Engine::step() {
   float* logits = nullptr;
   try {
     build_batch(scheduled);
-    model_.forward(batch(), *layers_, kv_, workspace_);
     const auto wanted = static_cast<std::int64_t>(logit_rows_.size());
-    if (wanted > 0) {
-      model_.project(0, wanted, *layers_, workspace_);
-      greedy = greedy_tokens(scheduled, wanted);
-      if (greedy.empty()) {
-        logits = device_batch_ ? device_batch_->logits(workspace_, wanted * config().vocab)
-                               : workspace_.logits.f32();
-      }
+    const bool choose = device_batch_ && wanted > 0 && all_greedy(scheduled);
+    run_step(wanted, choose);
+    if (choose) {
+      greedy = device_batch_->greedy(wanted);
+    } else if (wanted > 0) {
+      logits = device_batch_ ? device_batch_->logits(workspace_, wanted * config().vocab)
+                             : workspace_.logits.f32();
     }
   } catch (const std::exception& e) {
     fail_all(scheduled, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
@@ -149,15 +155,54 @@ model::Batch Engine::batch() {
   return batch;
 }
 
-std::vector<TokenLogprob> Engine::greedy_tokens(const std::vector<Scheduled>& scheduled, std::int64_t rows) {
-  const bool enough = device_batch_ && std::ranges::all_of(scheduled, [](const Scheduled& s) {
-                        const SamplingParams& p = s.sequence->request.params;
-                        return p.temperature == 0 && p.repetition_penalty == 1 && p.presence_penalty == 0 &&
-                               p.frequency_penalty == 0 && p.logit_bias.empty() &&
-                               p.logprobs.value_or(0) == 0;
-                      });
-  if (!enough) return {};
-  return device_batch_->greedy(model_.stream(), workspace_, rows, config().vocab, usable_vocab_);
+bool Engine::all_greedy(const std::vector<Scheduled>& scheduled) {
+  return std::ranges::all_of(scheduled, [](const Scheduled& s) {
+    const SamplingParams& p = s.sequence->request.params;
+    return p.temperature == 0 && p.repetition_penalty == 1 && p.presence_penalty == 0 &&
+           p.frequency_penalty == 0 && p.logit_bias.empty() && p.logprobs.value_or(0) == 0;
+  });
+}
+
+void Engine::run_step(std::int64_t wanted, bool choose) {
+  const model::Batch built = batch();
+  const bool decodes = logit_rows_.size() == views_.size() && ids_.size() == views_.size();
+  const auto graph = decode_graphs_.find(views_.size());
+  if (choose && decodes && graph != decode_graphs_.end()) {
+    gpu_->launch(graph->second);
+    return;
+  }
+  model_.forward(built, *layers_, kv_, workspace_);
+  if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
+  if (choose)
+    device_batch_->choose_greedy(model_.stream(), workspace_, wanted, config().vocab, usable_vocab_);
+}
+
+void Engine::capture_decode_steps() {
+  const std::int32_t page = 0;
+  for (const std::size_t sequences : {1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64}) {
+    if (static_cast<std::int64_t>(sequences) > workspace_.limits.sequences) break;
+    // What is in the batch does not matter: it is read from device memory when the step is replayed.
+    ids_.assign(sequences, 0), positions_.assign(sequences, 0), logit_rows_.clear(), views_.clear();
+    for (std::size_t i = 0; i < sequences; ++i) {
+      logit_rows_.push_back(static_cast<std::int32_t>(i));
+      views_.push_back({&page, static_cast<std::int32_t>(i), 1, 1});
+    }
+    const auto rows = static_cast<std::int64_t>(sequences);
+    run_step(rows, true);  // once for real: loads the kernels
+    const model::Batch built = batch();
+    gpu_->synchronize();
+    gpu_->begin_capture();
+    try {
+      model_.forward(built, *layers_, kv_, workspace_);
+      model_.project(0, rows, *layers_, workspace_);
+      device_batch_->choose_greedy(model_.stream(), workspace_, rows, config().vocab, usable_vocab_);
+    } catch (...) {
+      gpu_->drop_capture();
+      throw;
+    }
+    decode_graphs_[sequences] = gpu_->end_capture();
+  }
+  gpu_->synchronize();
 }
 
 void Engine::finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events) {

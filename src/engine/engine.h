@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -60,9 +61,12 @@ class Engine {
   // The batch under construction as the model takes it.
   model::Batch batch();
   std::vector<float> on_host(ConstValues values, std::int64_t count) const;
-  // Tokens of the logits rows, from the device where that is enough for every request; empty: sample on the
-  // host.
-  std::vector<TokenLogprob> greedy_tokens(const std::vector<Scheduled>& scheduled, std::int64_t rows);
+  // Whether the most likely token is all that every request asks for.
+  static bool all_greedy(const std::vector<Scheduled>& scheduled);
+  // Forward, projection and choice of a decode step of so many sequences, recorded once and replayed.
+  void capture_decode_steps();
+  // Enqueues the step whose batch is built, with the tokens' choice where `choose`.
+  void run_step(std::int64_t wanted, bool choose);
   void finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events);
   void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
 
@@ -75,7 +79,8 @@ class Engine {
   Scheduler scheduler_;
   Sampler sampler_;
   Gpu* gpu_ = nullptr;
-  std::optional<DeviceBatch> device_batch_;  // where there is a GPU
+  std::optional<DeviceBatch> device_batch_;        // where there is a GPU
+  std::map<std::size_t, GpuGraph> decode_graphs_;  // by number of sequences
   int usable_vocab_;
   std::int64_t max_model_len_;
   RequestId next_id_ = 1;

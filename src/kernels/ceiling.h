@@ -20,8 +20,8 @@ Ceiling measure_ceiling(const Stream& stream);
 
 namespace snug::kernels::cuda {
 
-// GB/s at which the GPU reads `bytes` of its memory at `data` (far more than its caches hold): the median of seven
-// passes. Waits for them.
+// GB/s at which the GPU reads `bytes` of its memory at `data` (far more than its caches hold): the median of
+// seven passes. Waits for them.
 double measure_read_gbps(const Stream& stream, const std::byte* data, std::int64_t bytes);
 
 }  // namespace snug::kernels::cuda

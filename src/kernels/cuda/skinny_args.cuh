@@ -12,9 +12,6 @@
 
 namespace snug::kernels::cuda {
 
-inline constexpr int kSkinnyWarps = 8;
-inline constexpr int kSkinnyThreads = kSkinnyWarps * 32;
-
 enum class SkinnyOutput : std::uint8_t { parts, gated, f32, bf16 };
 // Where activations come from: global memory as the products go, or shared memory, where either the norm of
 // the residual stream was put (one token) or a copy of x.
@@ -60,18 +57,20 @@ __device__ __forceinline__ const std::byte* tile_at(const SkinnyArgs& a, int pla
 }
 
 // The run of units of a block, and of each of its warps.
+template <int Warps>
 struct SkinnyRun {
   int begin, size;
   __device__ __forceinline__ int warp_begin(int warp) const {
-    return static_cast<int>(static_cast<std::int64_t>(size) * warp / kSkinnyWarps);
+    return static_cast<int>(static_cast<std::int64_t>(size) * warp / Warps);
   }
   // The warp whose part holds the unit (counted from `begin`).
   __device__ __forceinline__ int warp_of(int unit) const {
-    return static_cast<int>((static_cast<std::int64_t>(unit + 1) * kSkinnyWarps - 1) / size);
+    return static_cast<int>((static_cast<std::int64_t>(unit + 1) * Warps - 1) / size);
   }
 };
 
-__device__ __forceinline__ SkinnyRun run_of_block(const SkinnyArgs& a) {
+template <int Warps>
+__device__ __forceinline__ SkinnyRun<Warps> run_of_block(const SkinnyArgs& a) {
   const int step =
       a.output == SkinnyOutput::parts ? 1 : a.tile_units * (a.output == SkinnyOutput::gated ? 2 : 1);
   const std::int64_t steps = static_cast<std::int64_t>(a.tiles) * a.tile_units / step;

@@ -18,14 +18,15 @@ bool is_aligned(const void* data, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
 }
 
-// A block a token.
-__global__ void __launch_bounds__(kSkinnyThreads)
+// A block a token, in the order of additions that a block of the product has.
+template <int Warps>
+__global__ void __launch_bounds__(Warps * 32)
     skinny_norm_kernel(const __grid_constant__ SkinnyArgs a, __nv_bfloat16* to) {
-  __shared__ float sums[kSkinnyWarps];
+  __shared__ float sums[Warps];
   allow_next();
   wait_for_previous();
   const int token = static_cast<int>(blockIdx.x);
-  norm_token(a, token, to + token * a.x_stride, true, sums);
+  norm_token<Warps>(a, token, to + token * a.x_stride, true, sums);
 }
 
 // Where several tokens' norms can lie in between: what is pending is used up once it is added, and where
@@ -35,8 +36,15 @@ void norm_tokens(const SkinnyLinearParams& p, SkinnyArgs& a) {
   if (scratch == nullptr) refuse("several tokens need Residual::next");
   a.x = reinterpret_cast<const __nv_bfloat16*>(scratch);
   a.x_stride = 2 * static_cast<std::int64_t>(a.cols);
-  launch(p.stream, skinny_norm_kernel, dim3(static_cast<unsigned>(a.tokens)), dim3(kSkinnyThreads), 0, a,
-         reinterpret_cast<__nv_bfloat16*>(scratch));
+  const auto with_warps = [&]<int Warps>() {
+    launch(p.stream, skinny_norm_kernel<Warps>, dim3(static_cast<unsigned>(a.tokens)), dim3(Warps * 32), 0, a,
+           reinterpret_cast<__nv_bfloat16*>(scratch));
+  };
+  if (p.weight.format == Format::bf16) {
+    with_warps.operator()<StreamShape<Format::bf16>::kWarps>();
+  } else {
+    with_warps.operator()<StreamShape<Format::q4_0>::kWarps>();
+  }
 }
 
 }  // namespace

@@ -44,12 +44,13 @@ __device__ __forceinline__ float gated_value(float gate, float up) {
 }
 
 // Adds up the tiles that no warp had to itself. A group is a tile, or a gate tile and its up tile.
-template <bool Gated>
-__device__ __forceinline__ void reduce_slots(const SkinnyArgs& a, const SkinnyRun& run, const float* slots) {
+template <bool Gated, int Warps>
+__device__ __forceinline__ void reduce_slots(const SkinnyArgs& a, const SkinnyRun<Warps>& run,
+                                             const float* slots) {
   constexpr int kGroup = Gated ? 2 : 1;
   const int slot = kTileRows * a.tokens, group_units = a.tile_units * kGroup;
   const int first = run.begin / group_units, last = (run.begin + run.size - 1) / group_units;
-  for (int i = threadIdx.x; i < (last - first + 1) * slot; i += kSkinnyThreads) {
+  for (int i = threadIdx.x; i < (last - first + 1) * slot; i += Warps * 32) {
     const int group = first + i / slot, in_slot = i % slot;
     const int begin = max(group * group_units - run.begin, 0);
     const int end = min((group + 1) * group_units - run.begin, run.size);
@@ -137,16 +138,17 @@ struct SkinnyX {
 };
 
 template <quant::Format F, bool Staged>
-__global__ void __launch_bounds__(kSkinnyThreads, 2) skinny_kernel(const __grid_constant__ SkinnyArgs a) {
+__global__ void __launch_bounds__(StreamShape<F>::kThreads, 2)
+    skinny_kernel(const __grid_constant__ SkinnyArgs a) {
   using Shape = StreamShape<F>;
   constexpr int kColumnBytes = unit_shape(F).cols * 2;
   extern __shared__ __align__(128) std::byte shared[];
-  __shared__ std::uint64_t barriers[kSkinnyWarps][WeightStream<F>::kBarriers];
-  __shared__ float sums[kSkinnyWarps];
+  __shared__ std::uint64_t barriers[StreamShape<F>::kWarps][WeightStream<F>::kBarriers];
+  __shared__ float sums[StreamShape<F>::kWarps];
   allow_next();
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);  // visibly the same in all of a warp
-  const SkinnyRun run = run_of_block(a);
+  const auto run = run_of_block<Shape::kWarps>(a);
   const int begin = run.begin + run.warp_begin(warp), end = run.begin + run.warp_begin(warp + 1);
   WeightStream<F> weights(a, begin, end, shared + a.ring + warp * a.depth * Shape::kGroupBytes,
                           barriers[warp], lane);
@@ -154,9 +156,9 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2) skinny_kernel(const __grid_
   wait_for_previous();
   if constexpr (Staged) {
     if (a.input == SkinnyInput::normed) {
-      norm_token(a, 0, reinterpret_cast<__nv_bfloat16*>(shared + a.staged), false, sums);
+      norm_token<Shape::kWarps>(a, 0, reinterpret_cast<__nv_bfloat16*>(shared + a.staged), false, sums);
     } else {
-      copy_rows(a, shared);
+      copy_rows<Shape::kThreads>(a, shared);
     }
     __syncthreads();
   }
@@ -176,18 +178,19 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2) skinny_kernel(const __grid_
     const int count = groups.count(a);
     weights.arrive();
     const auto unit = [&]<int J, bool All>() {
-      if (!All && J >= count) return;
-      SkinnyX<F> now;
-      if constexpr (Staged) {
-        now.template load<true>(x + J * kColumnBytes);
-      } else {
-        now = ahead;
-        const bool wraps = (!All || J + 1 == Shape::kUnits) && groups.unit + J + 1 == a.tile_units;
-        ahead.template load<false>(wraps ? row : x + (J + 1) * kColumnBytes);
+      if (All || J < count) {
+        SkinnyX<F> now;
+        if constexpr (Staged) {
+          now.template load<true>(x + J * kColumnBytes);
+        } else {
+          now = ahead;
+          const bool wraps = (!All || J + 1 == Shape::kUnits) && groups.unit + J + 1 == a.tile_units;
+          ahead.template load<false>(wraps ? row : x + (J + 1) * kColumnBytes);
+        }
+        const Unit<F> w = weights.template get<J>(lane);
+        w.multiply(constants, now.b, y);
       }
-      const Unit<F> w = weights.template get<J>(lane);
-      w.multiply(constants, now.b, y);
-      weights.template used<J>();
+      weights.template used<J>();  // the next group may have more units than this one
     };
     const auto units = [&]<bool All, int... J>(std::integer_sequence<int, J...>) {
       (unit.template operator()<J, All>(), ...);
@@ -210,9 +213,9 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2) skinny_kernel(const __grid_
   }
   __syncthreads();
   if (a.output == SkinnyOutput::gated) {
-    reduce_slots<true>(a, run, slots);
+    reduce_slots<true, Shape::kWarps>(a, run, slots);
   } else {
-    reduce_slots<false>(a, run, slots);
+    reduce_slots<false, Shape::kWarps>(a, run, slots);
   }
 }
 

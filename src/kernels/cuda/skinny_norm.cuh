@@ -9,9 +9,7 @@
 
 namespace snug::kernels::cuda {
 
-inline constexpr int kNormQuads = 8;  // of columns that a thread has at most
-inline constexpr int kNormBatch = 4;  // of them that are loaded at a time
-inline constexpr int kNormColumns = kNormQuads * 4 * kSkinnyThreads;
+inline constexpr int kNormColumns = 8192;  // at most
 
 __device__ __forceinline__ float4 load_l2(const float* at) {
   return __ldcg(reinterpret_cast<const float4*>(at));
@@ -22,8 +20,11 @@ __device__ __forceinline__ float4 plus(float4 a, float4 b) {
 
 // One token's norm by a block: the sum of the residual stream and what is pending to `next` (where `writes`),
 // its norm as bfloat16 to `to`, which may be what is pending. Ends without a barrier.
+template <int Warps>
 __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_bfloat16* to,
                                            bool all_of_next, float* sums) {
+  constexpr int kThreads = Warps * 32, kNormQuads = kNormColumns / (4 * kThreads);  // of columns, of a thread
+  constexpr int kNormBatch = Warps > 8 ? 2 : 4;  // of them that are loaded at a time
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quads = a.cols / 4;
   const std::int64_t row = static_cast<std::int64_t>(token) * a.cols;
   const float4 zero = {0, 0, 0, 0};
@@ -31,11 +32,11 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
   float sum = 0;
 #pragma unroll
   for (int first = 0; first < kNormQuads; first += kNormBatch) {
-    if (first * kSkinnyThreads >= quads) break;
+    if (first * kThreads >= quads) break;
     float4 part0[kNormBatch], part1[kNormBatch];
 #pragma unroll
     for (int j = 0; j < kNormBatch; ++j) {
-      const int i = threadIdx.x + (first + j) * kSkinnyThreads;
+      const int i = threadIdx.x + (first + j) * kThreads;
       h[first + j] = part0[j] = part1[j] = zero;
       if (i < quads) {
         h[first + j] = load_l2(a.residual + row + i * 4);
@@ -45,7 +46,7 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
     }
 #pragma unroll
     for (int j = 0; j < kNormBatch; ++j) {
-      const int i = threadIdx.x + (first + j) * kSkinnyThreads;
+      const int i = threadIdx.x + (first + j) * kThreads;
       if (i >= quads) break;
       float4 v = plus(plus(h[first + j], part0[j]), part1[j]);
       for (int p = 2; p < a.pending_count; ++p) {
@@ -65,11 +66,11 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
   __syncthreads();
   sum = 0;
 #pragma unroll
-  for (int w = 0; w < kSkinnyWarps; ++w) sum += sums[w];
+  for (int w = 0; w < Warps; ++w) sum += sums[w];
   const float factor = rsqrtf(sum / static_cast<float>(a.cols) + a.eps);
 #pragma unroll
   for (int j = 0; j < kNormQuads; ++j) {
-    const int i = threadIdx.x + j * kSkinnyThreads;
+    const int i = threadIdx.x + j * kThreads;
     if (i >= quads) break;
     const float4 w = *reinterpret_cast<const float4*>(a.norm + i * 4);
     const __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(h[j].x * factor * w.x, h[j].y * factor * w.y),
@@ -78,14 +79,21 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
   }
 }
 
-// Rows of x into shared memory. They are another kernel's, so past L1.
+// Rows of x into shared memory.
+template <int Threads>
 __device__ __forceinline__ void copy_rows(const SkinnyArgs& a, std::byte* shared) {
   const int pieces = a.cols / 8;
-  for (int i = threadIdx.x; i < a.tokens * pieces; i += kSkinnyThreads) {
-    const int token = i / pieces, piece = i % pieces;
-    const uint4 v = __ldcg(reinterpret_cast<const uint4*>(a.x + token * a.x_stride) + piece);
-    *reinterpret_cast<uint4*>(shared + a.staged + token * a.staged_row + piece * 16) = v;
+  for (int token = 0; token < a.tokens; ++token) {
+    const auto* from = reinterpret_cast<const std::byte*>(a.x + token * a.x_stride);
+    std::byte* to = shared + a.staged + token * a.staged_row;
+    for (int i = threadIdx.x; i < pieces; i += Threads) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                       static_cast<std::uint32_t>(__cvta_generic_to_shared(to + i * 16))),
+                   "l"(from + i * 16)
+                   : "memory");
+    }
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 }  // namespace snug::kernels::cuda

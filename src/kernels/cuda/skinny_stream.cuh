@@ -6,13 +6,18 @@
 
 namespace snug::kernels::cuda {
 
-// Units of a group and groups in the ring. What is on its way must cover the latency of memory, some 40 KB
-// for each multiprocessor, and two blocks' rings must fit beside each other, so that the next kernel's can
-// fill in time.
+// Warps of a block, units of a group and groups of a ring. What is on its way must cover the latency of
+// memory, some 40 KB for each multiprocessor, and two blocks must fit beside each other, so that the next
+// kernel's can get their first weights in time. Packed weights take many dependent instructions, so many
+// warps; bfloat16 takes few, so the registers serve as the ring instead.
 template <quant::Format F>
 struct StreamShape {
-  static constexpr int kUnits = F == quant::Format::q8_0 ? 2 : F == quant::Format::bf16 ? 8 : 4;
-  static constexpr int kDepth = F == quant::Format::q6_k ? 3 : F == quant::Format::bf16 ? 0 : 5;
+  static constexpr int kWarps = F == quant::Format::bf16 ? 8 : 16;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kUnits = F == quant::Format::bf16                               ? 8
+                                : F == quant::Format::q8_0 || F == quant::Format::q6_k ? 2
+                                                                                       : 4;
+  static constexpr int kDepth = F == quant::Format::bf16 ? 0 : 4;  // at most
   static constexpr int kGroupBytes = kUnits * unit_shape(F).bytes + unit_shape(F).head_bytes;
 };
 
@@ -32,6 +37,7 @@ class WeightStream {
   __device__ __forceinline__ WeightStream(const SkinnyArgs& a, int begin, int end, std::byte* ring,
                                           std::uint64_t* barriers, int lane)
       : source_(a, begin, end), ring_(ring), barriers_(barriers) {
+    tile_ = tile_at(a, source_.place);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (lane == 0) {
       for (int i = 0; i < a.depth; ++i) {
@@ -99,9 +105,8 @@ class WeightStream {
     std::byte* to = ring_ + at * Shape::kGroupBytes;
     if (source_.left > 0) {
       const int count = source_.count(a);
-      const std::byte* tile = tile_at(a, source_.place);
-      const std::byte* from = tile + unit_offset<F>(source_.unit);
-      const std::byte* head = tile + head_offset<F>(source_.unit);
+      const std::byte* from = tile_ + static_cast<int>(unit_offset<F>(source_.unit));
+      const std::byte* head = tile_ + static_cast<int>(head_offset<F>(source_.unit));
       const int bytes = count * kUnit.bytes;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
       if (lane == 0) {
@@ -117,7 +122,7 @@ class WeightStream {
       for (int i = lane * 16; i < bytes; i += 512) copy(to + i, from + i);
       if (lane * 16 < kUnit.head_bytes) copy(to + Shape::kUnits * kUnit.bytes + lane * 16, head + lane * 16);
 #endif
-      source_.advance(a, count);
+      if (source_.advance(a, count)) tile_ = tile_at(a, source_.place);
     }
   }
   __device__ __forceinline__ static void copy(std::byte* to, const std::byte* from, int bytes,
@@ -133,6 +138,7 @@ class WeightStream {
   }
 
   SkinnyGroups<Shape::kUnits> source_;
+  const std::byte* tile_;
   std::byte* ring_;
   std::uint64_t* barriers_;
   int at_ = 0;
@@ -162,6 +168,7 @@ class WeightStream<quant::Format::bf16> {
     load<6>();
     load<7>();
     next(a);
+    prefetch(a, lane);
   }
   __device__ __forceinline__ void arrive() {}
   template <int J>
@@ -184,6 +191,16 @@ class WeightStream<quant::Format::bf16> {
     count_ = 0;
     if (source_.left > 0) locate(a);
   }
+  __device__ __forceinline__ void prefetch(const SkinnyArgs& a, int lane) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const int count = min(min(a.prefetch * kUnits, a.tile_units - source_.unit), source_.left);
+    if (count > 0 && lane < kTileRows) {
+      const std::byte* at =
+          tile_at(a, source_.place) + (static_cast<std::int64_t>(lane) * a.cols + source_.unit * 32) * 2;
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(count * 64));
+    }
+#endif
+  }
   template <int J>
   __device__ __forceinline__ void load() {
     if (J < count_) {
@@ -193,7 +210,7 @@ class WeightStream<quant::Format::bf16> {
   }
   __device__ __forceinline__ static uint4 stream(const std::byte* at) {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(at));
     return v;

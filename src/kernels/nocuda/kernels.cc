@@ -72,6 +72,8 @@ void sample(const SampleParams&) {
   absent();
 }
 
-double measure_read_gbps(const Stream&, const std::byte*, std::int64_t) { absent(); }
+double measure_read_gbps(const Stream&, const std::byte*, std::int64_t) {
+  absent();
+}
 
 }  // namespace snug::kernels::cuda
