@@ -64,13 +64,14 @@ struct Gpu::Impl {
 };
 
 Result<std::unique_ptr<Gpu>> Gpu::open() {
-  SNUG_TRY(usable());
   std::unique_ptr<Gpu> gpu(new Gpu);
   gpu->impl_ = std::make_unique<Impl>();
+  gpu->impl_->nvml.open();
+  SNUG_TRY(usable());
   char bus[32] = {};
   cudaDeviceGetPCIBusId(bus, sizeof(bus), 0);
-  gpu->impl_->nvml.open(bus);
-  const std::int64_t before = gpu->device_bytes_in_use();
+  gpu->impl_->nvml.select(bus);
+  const std::int64_t before = gpu->impl_->nvml.bytes_at_open();
 
   cudaDeviceProp properties = {};
   cudaStream_t stream = nullptr;
