@@ -42,8 +42,7 @@ struct SkinnyArgs {
   int ring = 0;
   int staged = 0;
   int staged_row = 0;
-  int depth = 0;     // of the ring of weights, in groups
-  int prefetch = 0;  // groups beyond the ring that L2 is asked for at the start
+  int depth = 0;  // of the ring of weights, in groups
   SkinnyOutput output = SkinnyOutput::f32;
   void* y = nullptr;
   std::int64_t y_stride = 0;

@@ -8,11 +8,6 @@
 
 namespace snug::kernels::cuda {
 
-struct SkinnyTuning {
-  int depth = 99, prefetch = 0, co_resident = 1;
-};
-inline SkinnyTuning skinny_tuning;
-
 template <quant::Format F, bool Staged>
 void launch_skinny_kernel(const Stream& stream, const SkinnyArgs& a, int grid, int shared_bytes) {
   allow_shared(skinny_kernel<F, Staged>, shared_bytes);
@@ -42,11 +37,9 @@ void launch_skinny(const Stream& stream, SkinnyArgs a, int grid) {
   a.ring = bytes;
   if (kRing) {
     // As long as leaves room for a second block, or else for a little.
-    a.depth = std::clamp((limit / 2 + (8 << 10) - bytes) / kGroup, 2,
-                         std::min(StreamShape<F>::kDepth, skinny_tuning.depth));
+    a.depth = std::clamp((limit / 2 + (8 << 10) - bytes) / kGroup, 2, StreamShape<F>::kDepth);
     bytes += a.depth * kGroup;
   }
-  a.prefetch = skinny_tuning.prefetch;
   if (bytes <= limit) {
     if (a.input == SkinnyInput::direct) return launch_skinny_kernel<F, false>(stream, a, grid, bytes);
     return launch_skinny_kernel<F, true>(stream, a, grid, bytes);

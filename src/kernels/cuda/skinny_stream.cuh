@@ -36,7 +36,7 @@ class WeightStream {
   // Asks for the first groups.
   __device__ __forceinline__ WeightStream(const SkinnyArgs& a, int begin, int end, std::byte* ring,
                                           std::uint64_t* barriers, int lane)
-      : source_(a, begin, end), ring_(ring), barriers_(barriers) {
+      : source_(a, begin, end), ring_(ring), barriers_(barriers), depth_(a.depth) {
     tile_ = tile_at(a, source_.place);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (lane == 0) {
@@ -48,7 +48,6 @@ class WeightStream {
     __syncwarp();
 #endif
     for (int i = 0; i < a.depth; ++i) request(a, i, lane);
-    prefetch(a, lane);
   }
 
   // Waits for the group at hand.
@@ -63,7 +62,7 @@ class WeightStream {
           : "memory");
     } while (done == 0);
 #else
-    // Older GPUs: the ring's depth is not known here, so wait for all.
+    // Older GPUs: waits for every request, the newest included.
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncwarp();
 #endif
@@ -81,25 +80,13 @@ class WeightStream {
   __device__ __forceinline__ void release(const SkinnyArgs& a, int lane) {
     __syncwarp();
     request(a, at_, lane);
-    if (++at_ == a.depth) {
+    if (++at_ == depth_) {
       at_ = 0;
       parity_ ^= 1;
     }
   }
 
  private:
-  // The groups that will be requested first, into L2.
-  __device__ __forceinline__ void prefetch(const SkinnyArgs& a, int lane) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const int count = min(min(a.prefetch * Shape::kUnits, a.tile_units - source_.unit), source_.left);
-    if (count > 0 && lane == 0) {
-      asm volatile(
-          "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(tile_at(a, source_.place) +
-                                                             unit_offset<F>(source_.unit)),
-          "r"(static_cast<int>(unit_offset<F>(source_.unit + count) - unit_offset<F>(source_.unit)) & ~15));
-    }
-#endif
-  }
   __device__ __forceinline__ void request(const SkinnyArgs& a, int at, int lane) {
     constexpr UnitShape kUnit = unit_shape(F);
     std::byte* to = ring_ + at * Shape::kGroupBytes;
@@ -141,6 +128,7 @@ class WeightStream {
   const std::byte* tile_;
   std::byte* ring_;
   std::uint64_t* barriers_;
+  int depth_;
   int at_ = 0;
   std::uint32_t parity_ = 0;
 };
@@ -168,7 +156,6 @@ class WeightStream<quant::Format::bf16> {
     load<6>();
     load<7>();
     next(a);
-    prefetch(a, lane);
   }
   __device__ __forceinline__ void arrive() {}
   template <int J>
@@ -190,16 +177,6 @@ class WeightStream<quant::Format::bf16> {
     source_.advance(a, count_);
     count_ = 0;
     if (source_.left > 0) locate(a);
-  }
-  __device__ __forceinline__ void prefetch(const SkinnyArgs& a, int lane) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const int count = min(min(a.prefetch * kUnits, a.tile_units - source_.unit), source_.left);
-    if (count > 0 && lane < kTileRows) {
-      const std::byte* at =
-          tile_at(a, source_.place) + (static_cast<std::int64_t>(lane) * a.cols + source_.unit * 32) * 2;
-      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(count * 64));
-    }
-#endif
   }
   template <int J>
   __device__ __forceinline__ void load() {
