@@ -171,6 +171,10 @@ void Engine::run_step(std::int64_t wanted, bool choose) {
     gpu_->launch(graph->second);
     return;
   }
+  enqueue(built, wanted, choose);
+}
+
+void Engine::enqueue(const model::Batch& built, std::int64_t wanted, bool choose) {
   model_.forward(built, *layers_, kv_, workspace_);
   if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
   if (choose)
@@ -188,14 +192,12 @@ void Engine::capture_decode_steps() {
       views_.push_back({&page, static_cast<std::int32_t>(i), 1, 1});
     }
     const auto rows = static_cast<std::int64_t>(sequences);
-    run_step(rows, true);  // once for real: loads the kernels
     const model::Batch built = batch();
+    enqueue(built, rows, true);  // once for real: loads the kernels
     gpu_->synchronize();
     gpu_->begin_capture();
     try {
-      model_.forward(built, *layers_, kv_, workspace_);
-      model_.project(0, rows, *layers_, workspace_);
-      device_batch_->choose_greedy(model_.stream(), workspace_, rows, config().vocab, usable_vocab_);
+      enqueue(built, rows, true);
     } catch (...) {
       gpu_->drop_capture();
       throw;

@@ -65,8 +65,10 @@ class Engine {
   static bool all_greedy(const std::vector<Scheduled>& scheduled);
   // Forward, projection and choice of a decode step of so many sequences, recorded once and replayed.
   void capture_decode_steps();
-  // Enqueues the step whose batch is built, with the tokens' choice where `choose`.
+  // The step whose batch is under construction, with the tokens' choice where `choose`: its graph, or
+  // enqueue().
   void run_step(std::int64_t wanted, bool choose);
+  void enqueue(const model::Batch& built, std::int64_t wanted, bool choose);
   void finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events);
   void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
 
