@@ -19,7 +19,10 @@ struct Layout {
   static constexpr int kHalfTile = kTileKeys * kHeadDim * 2;       // bytes of K or of V
   static constexpr int kTile = 2 * kHalfTile;                      // K, then V
   static constexpr int kMerge = kWarps * kColumns * kHeadDim * 4;  // bytes: the warps' sums
-  static constexpr int kStats = 2 * kWarps * kColumns * 4;  // bytes: the warps' largest scores and sums
+  // The warps' largest scores and sums, for two units in turn: a warp may begin the next one's while others
+  // still read the last one's.
+  static constexpr int kUnitStats = 2 * kWarps * kColumns;  // floats
+  static constexpr int kStats = 2 * kUnitStats * 4;         // bytes
   static constexpr int shared_bytes(int stages) { return kWarps * stages * kTile + kMerge + kStats; }
 };
 
@@ -335,7 +338,8 @@ __global__ __launch_bounds__(32 * kWarps) void decode_kernel(const __grid_consta
   extern __shared__ __align__(128) unsigned char shared[];
   using L = Layout<kHeadDim, kWarps>;
   auto* merge = reinterpret_cast<float*>(shared + kWarps * kStages * L::kTile);
-  float* stats = merge + L::kMerge / 4;
+  float* const first_stats = merge + L::kMerge / 4;
+  float* stats = first_stats;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   allow_next();
   wait_for_previous();
@@ -369,6 +373,7 @@ __global__ __launch_bounds__(32 * kWarps) void decode_kernel(const __grid_consta
       load_q<kHeadDim>(q, call, unit, lane);
     }
     finish_unit<kHeadDim, kWarps>(running, call, done, merge, stats, warp, lane);
+    stats = stats == first_stats ? first_stats + L::kUnitStats : first_stats;
   }
 }
 
