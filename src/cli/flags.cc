@@ -226,8 +226,8 @@ Json memory_report(const llm::LLM& llm) {
                  {"predicted", by_device(plan.predicted_gpu, plan.predicted_host, pinned)},
                  {"peak", by_device(llm.ledger().peak(Device::gpu0), peak_resident_bytes(),
                                     llm.ledger().peak(Device::pinned))}};
-  // What the driver counts for the whole device, other processes included.
-  if (llm.gpu() != nullptr) report["gpu0_in_use"] = llm.gpu()->device_bytes_in_use();
+  // What the driver has counted since before the first CUDA call.
+  if (llm.gpu() != nullptr) report["gpu0_in_use"] = llm.gpu()->bytes_taken();
   return report;
 }
 

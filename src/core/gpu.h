@@ -46,9 +46,10 @@ class Gpu {
   const GpuInfo& info() const { return info_; }
   GpuStream* stream() { return &stream_; }
 
-  // Bytes of the whole device in use now, by whatever process, as NVML counts; -1 where NVML cannot say.
-  std::int64_t device_bytes_in_use() const;
-  // Bytes this process took for its context, modules and library handles (device_bytes_in_use around open()).
+  // What this process has taken of the device by now: NVML's bytes in use less those before the first CUDA
+  // call, so what other processes took or gave back since then counts too. -1 where NVML cannot say.
+  std::int64_t bytes_taken() const;
+  // Of it the context and the library handles: bytes_taken() at the end of open(), or 0.
   std::int64_t context_bytes() const { return context_bytes_; }
   // cuBLASLt's scratch: a ledger row like any other, given here before the first product.
   static std::int64_t blas_workspace_bytes();

@@ -1,5 +1,6 @@
 #include "llm/llm.h"
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
@@ -69,6 +70,11 @@ Result<std::unique_ptr<LLM>> LLM::load(Skeleton skeleton, LoadOptions options) {
   SNUG_ASSIGN(llm->engine_,
               engine::Engine::create(model::Qwen2(s.config, stream, options.precision), *llm->weights_,
                                      llm->plan_, s.usable_vocab(), ledger, gpu));
+  if (gpu != nullptr) {
+    // Whatever the driver took beside the context and the block: modules, graphs.
+    const std::int64_t driver = gpu->bytes_taken() - held.gpu_context - llm->plan_.reserved_gpu;
+    ledger.count_driver("cuda.modules", Device::gpu0, std::max<std::int64_t>(driver, 0));
+  }
   llm->ledger_.freeze();
   llm->load_s_ = seconds_since(start);
   return llm;

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "core/cuda/blas.h"
@@ -71,7 +72,6 @@ Result<std::unique_ptr<Gpu>> Gpu::open() {
   char bus[32] = {};
   cudaDeviceGetPCIBusId(bus, sizeof(bus), 0);
   gpu->impl_->nvml.select(bus);
-  const std::int64_t before = gpu->impl_->nvml.bytes_at_open();
 
   cudaDeviceProp properties = {};
   cudaStream_t stream = nullptr;
@@ -100,8 +100,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open() {
                   .multiprocessors = properties.multiProcessorCount,
                   .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
                   .blas = &gpu->impl_->blas};
-  const std::int64_t after = gpu->device_bytes_in_use();
-  gpu->context_bytes_ = before >= 0 && after > before ? after - before : 0;
+  gpu->context_bytes_ = std::max<std::int64_t>(gpu->bytes_taken(), 0);
   return gpu;
 }
 
@@ -119,8 +118,9 @@ std::int64_t Gpu::blas_workspace_bytes() {
   return kBlasWorkspace;
 }
 
-std::int64_t Gpu::device_bytes_in_use() const {
-  return impl_->nvml.bytes_in_use();
+std::int64_t Gpu::bytes_taken() const {
+  const std::int64_t before = impl_->nvml.bytes_at_open(), now = impl_->nvml.bytes_in_use();
+  return before < 0 || now < 0 ? -1 : now - before;
 }
 
 std::int64_t Gpu::free_bytes() const {

@@ -30,7 +30,7 @@ std::int64_t Gpu::blas_workspace_bytes() {
 void Gpu::set_blas_workspace(std::byte*) {
   absent();
 }
-std::int64_t Gpu::device_bytes_in_use() const {
+std::int64_t Gpu::bytes_taken() const {
   return -1;
 }
 std::int64_t Gpu::free_bytes() const {

@@ -11,8 +11,8 @@ namespace {
 constexpr int kThreads = 512, kLoads = 8;
 
 // Streams `count` 16-byte pieces once through the multiprocessors, several loads of a thread in flight.
-__global__ void __launch_bounds__(kThreads) read_kernel(const uint4* data, std::int64_t count,
-                                                        unsigned* never) {
+__global__ void __launch_bounds__(kThreads)
+    read_kernel(const uint4* data, std::int64_t count, unsigned* never) {
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   unsigned sum = 0;
   std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -102,6 +102,19 @@ class AttentionCase {
     put(k_, index(sequences_[sequence], t, 0, 0), value);
   }
 
+  // What a run on another device needs: the cache's bytes, a sequence's pages, its queries (all positions).
+  const std::vector<std::byte>& k_bytes() const { return k_; }
+  const std::vector<std::byte>& v_bytes() const { return v_; }
+  const std::vector<std::int32_t>& pages(std::size_t sequence) const { return sequences_[sequence].pages; }
+  const std::vector<float>& queries(std::size_t sequence) const { return sequences_[sequence].q; }
+  // For devices that take queries in the cache's type.
+  void round_queries() {
+    for (Tokens& tokens : sequences_) {
+      for (float& x : tokens.q) x = round_to(shape_.dtype, x);
+    }
+  }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
   struct Output {
     std::vector<std::vector<float>> rows;  // per sequence of the batch: (q_len, heads * head_dim)
     bool guards_hold = true;
@@ -213,8 +226,6 @@ class AttentionCase {
     std::vector<float> q, k, v;
     std::vector<std::int32_t> pages;
   };
-
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
   std::vector<float> random(int n, std::normal_distribution<float>& normal, float factor) {
     std::vector<float> x(static_cast<std::size_t>(n));

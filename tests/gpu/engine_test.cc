@@ -1,0 +1,120 @@
+// The engine on a GPU over many steps: the same request gives the same tokens, and device memory stays flat.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/gpu.h"
+#include "llm/llm.h"
+#include "llm/skeleton.h"
+
+namespace snug {
+namespace {
+
+constexpr int kAnswer = 24;  // tokens
+
+class GpuEngine : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto gpu = Gpu::open();
+    if (!gpu.ok()) GTEST_SKIP() << gpu.error().to_string();
+    auto skeleton = llm::open_skeleton("random:qwen2.5-0.5b:" + GetParam());
+    ASSERT_TRUE(skeleton.ok()) << skeleton.error().to_string();
+    llm::LoadOptions options;
+    options.gpu = std::move(*gpu);
+    options.wishes = {.max_model_len = 512, .max_num_seqs = 12, .max_num_batched_tokens = 256, .threads = 4};
+    auto llm = llm::LLM::load(std::move(*skeleton), options);
+    ASSERT_TRUE(llm.ok()) << llm.error().to_string();
+    llm_ = std::move(*llm);
+  }
+
+  std::vector<std::int32_t> random_prompt(int tokens) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
+    for (auto& id : ids) id = std::uniform_int_distribution<std::int32_t>(0, 50000)(random_);
+    return ids;
+  }
+
+  engine::RequestId submit(const std::vector<std::int32_t>& prompt, int max_tokens) {
+    engine::SamplingParams params;
+    params.temperature = 0;
+    params.max_tokens = max_tokens;
+    params.ignore_eos = true;
+    const auto id = llm_->engine().submit({prompt, params, 0, {}});
+    EXPECT_TRUE(id.ok());
+    return id.ok() ? *id : -1;
+  }
+
+  // The answers to all prompts, run together.
+  std::vector<std::vector<std::int32_t>> answers(const std::vector<std::vector<std::int32_t>>& prompts) {
+    std::map<engine::RequestId, std::size_t> index;
+    for (std::size_t i = 0; i < prompts.size(); ++i) index[submit(prompts[i], kAnswer)] = i;
+    std::vector<std::vector<std::int32_t>> all(prompts.size());
+    while (!llm_->engine().idle()) {
+      for (const auto& event : llm_->engine().step()) {
+        EXPECT_FALSE(event.error.has_value());
+        if (event.token) all[index[event.request]].push_back(event.token->token);
+      }
+    }
+    return all;
+  }
+
+  std::unique_ptr<llm::LLM> llm_;
+  std::mt19937 random_{std::random_device{}()};
+};
+
+TEST_P(GpuEngine, TwiceIsTheSame) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const int tokens : {1, 3, 17, 64, 130, 300, 5, 9, 33}) prompts.push_back(random_prompt(tokens));
+  const auto first = answers(prompts), second = answers(prompts);
+  for (const auto& answer : first) EXPECT_EQ(answer.size(), static_cast<std::size_t>(kAnswer));
+  EXPECT_EQ(first, second);
+}
+
+// Steps of up to 8 tokens never depend on their neighbours: one sequence's token alone, or among 8. Larger
+// steps go through cuBLASLt, which picks its kernel by the number of tokens.
+TEST_P(GpuEngine, AloneIsAsInABatch) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (int i = 0; i < 8; ++i) prompts.push_back(random_prompt(1));
+  const auto together = answers(prompts);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(answers({prompts[i]})[0], together[i]) << "request " << i;
+  }
+}
+
+// 10,000 steps with 0 to 12 sequences that come and go: graphs of many sizes, eager steps, prompts in chunks.
+TEST_P(GpuEngine, MemoryIsFlatOverTenThousandSteps) {
+  const Gpu& gpu = *llm_->gpu();
+  const std::int64_t loaded = gpu.bytes_taken(), ledger = llm_->ledger().peak(Device::gpu0);
+  ASSERT_GT(loaded, 0) << "NVML does not answer";
+  std::int64_t warm = 0;
+  int tokens = 0;
+  for (int step = 0; step < 10'000; ++step) {
+    if (step == 500) warm = gpu.bytes_taken();
+    const int arrivals = std::uniform_int_distribution<int>(0, 9)(random_) == 0
+                             ? std::uniform_int_distribution<int>(0, 4)(random_)
+                             : 0;
+    for (int i = 0; i < arrivals || (i == 0 && llm_->engine().idle()); ++i) {
+      submit(random_prompt(std::uniform_int_distribution<int>(1, 200)(random_)),
+             std::uniform_int_distribution<int>(1, 100)(random_));
+    }
+    for (const auto& event : llm_->engine().step()) {
+      ASSERT_FALSE(event.error.has_value()) << event.error->to_string();
+      ++tokens;
+    }
+  }
+  RecordProperty("tokens", tokens);
+  RecordProperty("bytes_after_load", std::to_string(loaded));
+  RecordProperty("bytes_after_500_steps", std::to_string(warm));
+  EXPECT_EQ(gpu.bytes_taken(), warm);
+  EXPECT_EQ(llm_->ledger().peak(Device::gpu0), ledger);
+  EXPECT_EQ(warm, loaded) << "the driver took more while the first steps ran";
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuEngine, testing::Values("bf16", "q8_0", "q4_k_m"),
+                         [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace snug
