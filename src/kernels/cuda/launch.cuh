@@ -36,15 +36,11 @@ void launch(const Stream& stream, void (*kernel)(Params...), dim3 grid, dim3 blo
   config.blockDim = block;
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream_of(stream);
-  cudaLaunchAttribute attributes[2] = {};
-  // All kernels ask for the same split of L1 and shared memory: a multiprocessor changes it only when it is
-  // empty, which would keep neighbours in the stream from overlapping.
-  attributes[0].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-  attributes[0].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attributes;
-  config.numAttrs = stream.gpu->arch >= 90 ? 2 : 1;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = stream.gpu->arch >= 90 ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch");
 }
 
