@@ -2,7 +2,7 @@
 # What a machine with an NVIDIA GPU should show: the tests that need one, then the speed of the cases that matter.
 #
 #   scripts/gpu-check.sh             builds the preset cuda where it stands
-#   scripts/gpu-check.sh BUILD_DIR   takes a build made elsewhere (its snug and bin/test_golden)
+#   scripts/gpu-check.sh BUILD_DIR   takes a build made elsewhere (its snug and the tests in its bin/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,10 +19,14 @@ fi
 failed=0
 if [[ -f $build/CTestTestfile.cmake ]] && command -v ctest >/dev/null; then
   ctest --test-dir "$build" --label-regex gpu --output-on-failure || failed=1
-elif [[ -x $build/bin/test_golden ]]; then
-  SNUG_TEST_DEVICE=cuda "$build/bin/test_golden" --gtest_brief=1 || failed=1
 else
-  echo "gpu-check: no tests in $build: speed alone is measured" >&2
+  for test in test_cuda_kernels test_cuda_engine test_golden; do
+    if [[ -x $build/bin/$test ]]; then
+      SNUG_TEST_DEVICE=cuda "$build/bin/$test" --gtest_brief=1 || failed=1
+    else
+      echo "gpu-check: $build/bin/$test is not there and was not run" >&2
+    fi
+  done
 fi
 
 # Reading memory is measured beside each row. The matrix units' ceiling is not: give it, in TFLOP/s, for that ratio.
