@@ -2,8 +2,8 @@
 
     python3 tools/reference_bf16.py ../shared/golden/text [device]
 
-Prints for every model the relative RMS error over the last logits of all prompts; tests/golden/text_test.cc
-holds Snug's bfloat16 to these figures.
+Prints for every model the relative RMS error over the last logits of all prompts: what Snug's bfloat16 should
+not exceed.
 """
 
 import json
