@@ -62,7 +62,9 @@ class GpuEngine : public testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<llm::LLM> llm_;
-  std::mt19937 random_{std::random_device{}()};
+  unsigned seed_ = std::random_device{}();
+  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+  std::mt19937 random_{seed_};
 };
 
 TEST_P(GpuEngine, TwiceIsTheSame) {
