@@ -1,5 +1,7 @@
 // Agreement with the reference forward passes: logits, hidden states, NLL and greedy tokens in float32.
 #include <cmath>
+#include <cstdio>
+#include <map>
 
 #include "golden/golden.h"
 
@@ -16,6 +18,12 @@ class Text : public testing::TestWithParam<std::string> {
   std::filesystem::path folder_;
   Json cases_;
 };
+
+// tools/reference_bf16.py, transformers 5.17 on a GPU: relative RMS error of bfloat16 over all last logits.
+const std::map<std::string, double> kReferenceError = {{"qwen2-h128", 1.686e-2},
+                                                       {"qwen2-h64-tied", 1.747e-2},
+                                                       {"qwen2-mha", 1.464e-2},
+                                                       {"qwen2-yarn", 1.806e-2}};
 
 constexpr float kLogitTolerance = 2e-4f;  // of the largest magnitude
 
@@ -114,6 +122,29 @@ TEST_P(Text, ChunkedLogitsEqualUnchunked) {
     EXPECT_LE(largest_difference(all_logits(*llm, ids), expected), 2e-5f * largest(expected))
         << "chunk " << chunk;
   }
+}
+
+// bfloat16 is as near to the float32 reference as the reference's own bfloat16 is.
+TEST_P(Text, BfloatErrsNoMoreThanTheReference) {
+  if (!on_gpu()) GTEST_SKIP() << "the CPU's fast path rounds to 8 bits, not to bfloat16";
+  const Tensors reference(folder_ / "golden.safetensors");
+  const auto llm = load(folder_, {.precision = kernels::Precision::fast, .kv_dtype = DType::bf16});
+  ASSERT_NE(llm, nullptr);
+  const auto vocab = llm->skeleton().config.vocab;
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    const auto logits = all_logits(*llm, cases_[i]["prompt"].get<std::vector<std::int32_t>>());
+    const auto last = reference.read("p" + std::to_string(i) + ".logits_last");
+    for (std::int64_t v = 0; v < vocab; ++v) {
+      const double want = last[static_cast<std::size_t>(v)];
+      const double got = logits[logits.size() - static_cast<std::size_t>(vocab - v)];
+      error += (got - want) * (got - want);
+      norm += want * want;
+    }
+  }
+  const double relative = std::sqrt(error / norm);
+  std::printf("relative error %.3e, the reference's %.3e\n", relative, kReferenceError.at(GetParam()));
+  EXPECT_LE(relative, kReferenceError.at(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Text,
