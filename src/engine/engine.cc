@@ -6,6 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include "kernels/decode_layers.h"
+
 namespace snug::engine {
 
 Engine::Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan& plan, int usable_vocab)
@@ -49,6 +51,8 @@ Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerS
                  .kv_heads = static_cast<int>(c.kv_heads),
                  .head_dim = static_cast<int>(c.head_dim)};
   if (gpu != nullptr) {
+    const auto& sync = engine->workspace_.decode_sync;
+    gpu->fill(static_cast<std::byte*>(sync.data), 0, kernels::cuda::kDecodeSyncWords * 4);
     try {
       engine->capture_decode_steps();
     } catch (const std::exception& e) {
@@ -175,8 +179,10 @@ void Engine::run_step(std::int64_t wanted, bool choose) {
 }
 
 void Engine::enqueue(const model::Batch& built, std::int64_t wanted, bool choose) {
-  model_.forward(built, *layers_, kv_, workspace_);
-  if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
+  if (wanted == 0 || !model_.decode(built, *layers_, kv_, workspace_)) {
+    model_.forward(built, *layers_, kv_, workspace_);
+    if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
+  }
   if (choose)
     device_batch_->choose_greedy(model_.stream(), workspace_, wanted, config().vocab, usable_vocab_);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "ops/blocks.h"
 #include "ops/ops.h"
@@ -29,9 +30,7 @@ void Qwen2::forward(const Batch& batch, LayerSource& layers, const kv::KvCache& 
   }
   const OuterWeights& outer = layers.outer();
   kernels::Residual residual{s.hidden.f32(), s.hidden_next.f32(), {s.hidden_parts.f32()}};
-  ops::rope_angles({stream_, rope_.inverse_frequencies, rope_.attention_factor, batch.positions_data(),
-                    tokens, s.cos_sin.f32()});
-  ops::embedding({stream_, outer.embedding, batch.ids_data(), tokens, residual.x});
+  embed(batch, outer, s);
   for (int i = 0; i < config_.layers; ++i) {
     if (observe) {
       ops::settle(stream_, residual, tokens, hidden);
@@ -48,6 +47,61 @@ void Qwen2::forward(const Batch& batch, LayerSource& layers, const kv::KvCache& 
   }
   ops::rms_norm({stream_, residual.x, outer.final_norm, s.final_hidden, std::ssize(batch.logit_rows), hidden,
                  config_.rms_eps, batch.logit_rows_data()});
+}
+
+void Qwen2::embed(const Batch& batch, const OuterWeights& outer, Workspace& s) const {
+  ops::rope_angles({stream_, rope_.inverse_frequencies, rope_.attention_factor, batch.positions_data(),
+                    batch.tokens(), s.cos_sin.f32()});
+  ops::embedding({stream_, outer.embedding, batch.ids_data(), batch.tokens(), s.hidden.f32()});
+}
+
+float Qwen2::score_scale() const {
+  return 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+}
+
+bool Qwen2::decode(const Batch& batch, LayerSource& layers, const kv::KvCache& kv, Workspace& s) const {
+  if (stream_.backend != Backend::cuda || precision_ == Precision::exact || config_.interleaved_rope)
+    return false;
+  if (batch.tokens() != 1 || batch.sequences.size() != 1 || batch.logit_rows.size() != 1) return false;
+  const OuterWeights& outer = layers.outer();
+  std::vector<kernels::DecodeLayer> all;
+  for (int i = 0; i < config_.layers; ++i) {
+    const LayerWeights& w = layers.layer(i);
+    all.push_back({.input_norm = w.input_norm,
+                   .q = w.q,
+                   .k = w.k,
+                   .v = w.v,
+                   .qkv_bias = w.q_bias,
+                   .o = w.o,
+                   .post_norm = w.post_norm,
+                   .gate = w.gate,
+                   .up = w.up,
+                   .down = w.down,
+                   .kv = kv.layer(i),
+                   .window = config_.window_of_layer(i)});
+  }
+  const kernels::DecodeLayersParams p = {.stream = stream_,
+                                         .model = {.layers = all,
+                                                   .final_norm = outer.final_norm,
+                                                   .lm_head = outer.lm_head,
+                                                   .eps = config_.rms_eps,
+                                                   .heads = static_cast<int>(config_.heads),
+                                                   .scale = score_scale()},
+                                         .sequences = batch.device_sequences(),
+                                         .cos_sin = s.cos_sin.f32(),
+                                         .x = s.hidden.f32(),
+                                         .next = s.hidden_next.f32(),
+                                         .hidden_parts = s.hidden_parts.f32(),
+                                         .qkv_parts = s.qkv_parts.f32(),
+                                         .attended = s.attended.data,
+                                         .gated = s.gate_up.data,
+                                         .attention = s.attention_scratch,
+                                         .sync = static_cast<std::uint32_t*>(s.decode_sync.data),
+                                         .logits = s.logits.f32()};
+  if (!ops::decode_layers_supports(stream_, p.model)) return false;
+  embed(batch, outer, s);
+  ops::decode_layers(p);
+  return true;
 }
 
 void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch, const kv::KvCache& kv,
@@ -84,7 +138,7 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
                   .q = q,
                   .out = s.attended,
                   .heads = static_cast<int>(config_.heads),
-                  .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                  .scale = score_scale(),
                   .q_stride = stride,
                   .kv = pages,
                   .sequences = batch.sequences,

@@ -32,10 +32,16 @@ class Qwen2 {
   // count <= workspace.limits.logit_rows.
   void project(std::int64_t begin, std::int64_t count, LayerSource& layers, Workspace& workspace) const;
 
+  // forward() and project() for one token of one sequence as one kernel, where there is one that takes this
+  // model; leaves workspace.final_hidden as it is. False, and nothing done, otherwise.
+  bool decode(const Batch& batch, LayerSource& layers, const kv::KvCache& kv, Workspace& workspace) const;
+
   const Config& config() const { return config_; }
   const Stream& stream() const { return stream_; }
 
  private:
+  void embed(const Batch& batch, const OuterWeights& outer, Workspace& s) const;
+  float score_scale() const;
   void attention_block(const LayerWeights& w, int index, const Batch& batch, const kv::KvCache& kv,
                        kernels::Residual& residual, Workspace& s) const;
   void mlp_block(const LayerWeights& w, std::int64_t tokens, kernels::Residual& residual, Workspace& s) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
+#include "kernels/decode_layers.h"
 #include "kernels/linear.h"
 #include "kernels/sample.h"
 #include "kernels/skinny_linear.h"
@@ -41,6 +42,7 @@ std::vector<Activation> activations(const Config& c, const ForwardLimits& l) {
     all.push_back({"hidden_next", &Workspace::hidden_next, few, c.hidden});
     all.push_back({"hidden_parts", &Workspace::hidden_parts, 2 * few, c.hidden});
     all.push_back({"qkv_parts", &Workspace::qkv_parts, 2 * few, qkv});
+    all.push_back({"decode_sync", &Workspace::decode_sync, 1, kernels::cuda::kDecodeSyncWords});
   }
   return all;
 }

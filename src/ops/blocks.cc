@@ -143,4 +143,12 @@ void linear_add(const LinearAddParams& p) {
   linear({p.stream, p.x, p.x_stride, p.tokens, out, p.precision, p.scratch.linear, p.scratch.linear_bytes});
 }
 
+bool decode_layers_supports(const Stream& stream, const kernels::DecodeModel& model) {
+  return stream.backend == Backend::cuda && kernels::cuda::decode_layers_supports(stream, model);
+}
+
+void decode_layers(const kernels::DecodeLayersParams& p) {
+  kernels::cuda::decode_layers(p);
+}
+
 }  // namespace snug::ops

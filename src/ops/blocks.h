@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/decode_layers.h"
 #include "kernels/linear.h"
 #include "kernels/residual.h"
 
@@ -52,5 +53,9 @@ void linear_add(const LinearAddParams& p);
 
 // Adds what is pending, for readers that do not.
 void settle(const Stream& stream, kernels::Residual& residual, std::int64_t tokens, std::int64_t hidden);
+
+// A whole decode step of one sequence as one kernel, and whether there is one for this model.
+bool decode_layers_supports(const Stream& stream, const kernels::DecodeModel& model);
+void decode_layers(const kernels::DecodeLayersParams& p);
 
 }  // namespace snug::ops

@@ -1,6 +1,11 @@
 // The engine on a GPU over many steps: the same request gives the same tokens, and device memory stays flat.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+
 #include <map>
 #include <memory>
 #include <random>
@@ -14,18 +19,23 @@
 namespace snug {
 namespace {
 
-constexpr int kAnswer = 24;  // tokens
+constexpr int kAnswer = 24;     // tokens
+constexpr int kContext = 2048;  // tokens
 
 class GpuEngine : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override {
+  void SetUp() override { load("random:qwen2.5-0.5b:" + GetParam()); }
+
+  void load(const std::string& model) {
     auto gpu = Gpu::open();
     if (!gpu.ok()) GTEST_SKIP() << gpu.error().to_string();
-    auto skeleton = llm::open_skeleton("random:qwen2.5-0.5b:" + GetParam());
+    auto skeleton = llm::open_skeleton(model);
     ASSERT_TRUE(skeleton.ok()) << skeleton.error().to_string();
     llm::LoadOptions options;
     options.gpu = std::move(*gpu);
-    options.wishes = {.max_model_len = 512, .max_num_seqs = 12, .max_num_batched_tokens = 256, .threads = 4};
+    options.budget.host_available = options.budget.gpu_available = 8ll << 30;
+    options.wishes = {
+        .max_model_len = kContext, .max_num_seqs = 12, .max_num_batched_tokens = 256, .threads = 4};
     auto llm = llm::LLM::load(std::move(*skeleton), options);
     ASSERT_TRUE(llm.ok()) << llm.error().to_string();
     llm_ = std::move(*llm);
@@ -75,16 +85,19 @@ TEST_P(GpuEngine, TwiceIsTheSame) {
   EXPECT_EQ(first, second);
 }
 
-// In steps of up to 8 tokens none depends on its neighbours where weights are packed: one sequence alone, or
-// among 8. What goes through cuBLASLt (larger steps, 16-bit weights) gets a kernel by the number of tokens.
-TEST_P(GpuEngine, AloneIsAsInABatch) {
+// In steps of 2 to 8 tokens none depends on its neighbours where weights are packed. One sequence alone has a
+// kernel of its own, and what goes through cuBLASLt (larger steps, 16-bit weights) gets one by the number of
+// tokens: these differ in rounding.
+TEST_P(GpuEngine, NeighboursDoNotMatter) {
   if (GetParam() == "bf16")
     GTEST_SKIP() << "16-bit weights go through cuBLASLt, whose bits vary with the batch";
   std::vector<std::vector<std::int32_t>> prompts;
   for (int i = 0; i < 8; ++i) prompts.push_back(random_prompt(1));
   const auto together = answers(prompts);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(answers({prompts[i]})[0], together[i]) << "request " << i;
+  for (std::size_t i = 0; i < prompts.size(); i += 2) {
+    const auto two = answers({prompts[i], prompts[i + 1]});
+    EXPECT_EQ(two[0], together[i]) << "request " << i;
+    EXPECT_EQ(two[1], together[i + 1]) << "request " << i + 1;
   }
 }
 
@@ -116,6 +129,71 @@ TEST_P(GpuEngine, MemoryIsFlatOverTenThousandSteps) {
   EXPECT_EQ(llm_->ledger().peak(Device::gpu0), ledger);
   EXPECT_EQ(warm, loaded) << "the driver took more while the first steps ran";
 }
+
+// One sequence's decode step is one kernel; evaluation goes op by op. Their logits differ by what bfloat16
+// rounds, a percent or two of their spread.
+class DecodeKernel : public GpuEngine {
+ protected:
+  void SetUp() override { load(GetParam()); }
+};
+
+TEST_P(DecodeKernel, AgreesWithTheOps) {
+  double worst = 0;
+  for (const int length : {1, 2, 15, 16, 17, 127, 128, 129, 130, 500, 1023, 2000}) {
+    SCOPED_TRACE("prompt of " + std::to_string(length) + " tokens");
+    engine::SamplingParams params;
+    params.temperature = 0;
+    params.max_tokens = 2;
+    params.ignore_eos = true;
+    params.logprobs = 20;
+    std::vector<std::int32_t> ids = random_prompt(length);
+    ASSERT_TRUE(llm_->engine().submit({ids, params, 0, {}}).ok());
+    std::vector<engine::Sampled> tokens;
+    while (!llm_->engine().idle()) {
+      for (auto& event : llm_->engine().step()) {
+        ASSERT_TRUE(event.token.has_value());
+        tokens.push_back(std::move(*event.token));
+      }
+    }
+    ASSERT_EQ(tokens.size(), 2U);
+    ids.push_back(tokens[0].token);
+    const auto vocab = static_cast<std::size_t>(llm_->skeleton().config.vocab);
+    std::vector<float> logits(vocab);
+    const auto status = llm_->engine().evaluate(
+        ids, [&](std::int64_t first, std::int64_t count, const float* rows) -> Status {
+          if (first + count == std::ssize(ids)) {
+            const float* last = rows + static_cast<std::size_t>(count - 1) * vocab;
+            logits.assign(last, last + vocab);
+          }
+          return {};
+        });
+    ASSERT_TRUE(status.ok());
+    double mean = 0, spread = 0, sum = 0;
+    for (const float x : logits) mean += x / static_cast<double>(vocab);
+    for (const float x : logits) spread += (x - mean) * (x - mean) / static_cast<double>(vocab);
+    for (const float x : logits) sum += std::exp(x - mean);
+    spread = std::sqrt(spread);
+    ASSERT_EQ(tokens[1].top.size(), 20U);
+    for (const auto& top : tokens[1].top) {
+      const double want = logits[static_cast<std::size_t>(top.token)] - mean - std::log(sum);
+      EXPECT_NEAR(top.logprob, want, 0.1 * spread) << "token " << top.token;
+      worst = std::max(worst, std::abs(top.logprob - want) / spread);
+    }
+  }
+  RecordProperty("worst_of_spread", std::to_string(worst));
+  std::printf("worst difference: %.4f of the logits' spread\n", worst);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecodeKernel,
+                         testing::Values("random:qwen2.5-0.5b", "random:qwen2.5-0.5b:q4_0",
+                                         "random:qwen2.5-0.5b:q8_0", "random:qwen2.5-0.5b:q4_k_m",
+                                         "random:qwen2.5-1.5b", "random:qwen2.5-1.5b:q4_0",
+                                         "random:qwen2.5-1.5b:q8_0", "random:qwen2.5-1.5b:q4_k_m"),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param.substr(7);
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuEngine, testing::Values("bf16", "q8_0", "q4_k_m"),
                          [](const auto& parameter) { return parameter.param; });

@@ -3,6 +3,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/ceiling.h"
+#include "kernels/decode_layers.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "kernels/sample.h"
@@ -73,6 +74,13 @@ void sample(const SampleParams&) {
 }
 
 double measure_read_gbps(const Stream&, const std::byte*, std::int64_t) {
+  absent();
+}
+
+bool decode_layers_supports(const Stream&, const DecodeModel&) {
+  absent();
+}
+void decode_layers(const DecodeLayersParams&) {
   absent();
 }
 

@@ -51,28 +51,32 @@ class CudaAttention : public test::GpuTest {
     const std::int64_t bytes =
         cuda::attention_workspace_bytes(shape.heads, shape.head_dim, static_cast<std::int64_t>(batch.size()));
     const test::DeviceArray<std::byte> workspace(bytes);
-    cuda::attention({.stream = stream(),
-                     .q = queries.view(),
-                     .out = out.view(),
-                     .heads = shape.heads,
-                     .scale = c.scale(),
-                     .kv = {.k = k.data(),
-                            .v = v.data(),
-                            .dtype = shape.dtype,
-                            .block_size = shape.block_size,
-                            .kv_heads = shape.kv_heads,
-                            .head_dim = shape.head_dim},
-                     .sequences = views,
-                     .device = {.page_tables = pages.data(),
-                                .page_stride = static_cast<std::int64_t>(stride),
-                                .q_begin = q_begin.data(),
-                                .q_len = q_len.data(),
-                                .kv_len = kv_len.data(),
-                                .row_sequence = rows.data()},
-                     .window = window,
-                     .workspace = workspace.data(),
-                     .workspace_bytes = bytes});
+    const AttentionParams params = {.stream = stream(),
+                                    .q = queries.view(),
+                                    .out = out.view(),
+                                    .heads = shape.heads,
+                                    .scale = c.scale(),
+                                    .kv = {.k = k.data(),
+                                           .v = v.data(),
+                                           .dtype = shape.dtype,
+                                           .block_size = shape.block_size,
+                                           .kv_heads = shape.kv_heads,
+                                           .head_dim = shape.head_dim},
+                                    .sequences = views,
+                                    .device = {.page_tables = pages.data(),
+                                               .page_stride = static_cast<std::int64_t>(stride),
+                                               .q_begin = q_begin.data(),
+                                               .q_len = q_len.data(),
+                                               .kv_len = kv_len.data(),
+                                               .row_sequence = rows.data()},
+                                    .window = window,
+                                    .workspace = workspace.data(),
+                                    .workspace_bytes = bytes};
+    cuda::attention(params);
     const auto all = out.download();
+    const auto bits = out.bytes();
+    cuda::attention(params);
+    EXPECT_EQ(out.bytes(), bits) << "twice";
     EXPECT_TRUE(out.guards_untouched());
     EXPECT_TRUE(workspace.guards_untouched());
     EXPECT_EQ(k.download(), c.k_bytes());
@@ -101,7 +105,6 @@ class CudaAttention : public test::GpuTest {
     c.round_queries();
     for (const auto& [sequence, l] : batch) c.store(sequence, l.kv_len);
     const auto got = run(c, shape, batch, window);
-    EXPECT_EQ(run(c, shape, batch, window), got) << "twice";
     for (std::size_t b = 0; b < batch.size(); ++b) {
       SCOPED_TRACE("sequence " + std::to_string(b));
       const auto expected = c.expected(b, batch[b].second, window);
@@ -129,10 +132,9 @@ TEST_F(CudaAttention, EveryTypeAndShape) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int head_dim : {8, 32, 64, 80, 128, 256}) {
       for (const int group : {1, 3, 7, 9}) {
-        for (const int block_size : {16, 32}) {
-          check({dtype, 2 * group, 2, head_dim, block_size}, {{19, 19}, {70, 9}, {1, 1}, {81, 1}});
-          if (testing::Test::HasFatalFailure()) return;
-        }
+        const int block_size = group == 3 || group == 7 ? 32 : 16;
+        check({dtype, 2 * group, 2, head_dim, block_size}, {{19, 19}, {70, 9}, {1, 1}, {81, 1}});
+        if (testing::Test::HasFatalFailure()) return;
       }
     }
   }

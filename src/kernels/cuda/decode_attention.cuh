@@ -1,0 +1,259 @@
+// Attention of the decode kernel: one query token, its context cut into splits that blocks take ("Flash-
+// Decoding", Dao et al. 2023); the query heads of a KV head are the columns of one product ("GQA", Ainslie et
+// al. 2023). A block also rotates the queries it needs (Su et al. 2021), and the one that has the context's
+// end stores the new key and value. Of each KV head the block that ends last adds up the splits.
+//
+// A warp takes 16 keys at a time, straight into registers. Scores are keys by heads, sums are dimensions by
+// heads, so both keep a head in the same lanes; V and the weights turn about their diagonals in registers.
+#pragma once
+
+#include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/decode_product.cuh"
+
+namespace snug::kernels::cuda {
+
+inline constexpr int kAttendWarps = 8;                         // that take keys
+inline constexpr int kAttendHeads = 8;                         // query heads of a KV head, at most
+inline constexpr int kAttendSplit = kAttendWarps * kTileKeys;  // tokens; splits are multiples of it
+inline constexpr int kAttendSplits = 66;                       // at most
+
+template <int kHeadDim>
+struct AttendShared {
+  static constexpr int kRow = kHeadDim + 32;  // so that two rows' chunks lie in different banks
+  alignas(16) __nv_bfloat16 q[kAttendHeads][kRow];
+  float sums[kAttendWarps][kAttendHeads][kHeadDim];
+  float largest[kAttendWarps][kAttendHeads], totals[kAttendWarps][kAttendHeads];
+  float weights[kAttendHeads][kAttendSplits];
+  bool is_last;
+};
+
+// The new token's column pair of a head: parts and bias added, rotated where it is q or k.
+struct HeadPair {
+  float low, high;
+};
+template <int kHeadDim>
+__device__ __forceinline__ HeadPair head_pair(const DecodeArgs& a, const DecodeLayerArgs& layer, int head,
+                                              int pair, bool rotates) {
+  const int at = head * kHeadDim + pair, half = kHeadDim / 2;
+  const int stride = (a.heads + 2 * a.kv_heads) * kHeadDim;
+  float x = __ldcg(a.qkv_parts + at) + __ldcg(a.qkv_parts + stride + at);
+  float y = __ldcg(a.qkv_parts + at + half) + __ldcg(a.qkv_parts + stride + at + half);
+  if (layer.qkv_bias != nullptr) x += layer.qkv_bias[at], y += layer.qkv_bias[at + half];
+  if (!rotates) return {x, y};
+  const float c = a.cos_sin[pair], s = a.cos_sin[half + pair];
+  return {x * c - y * s, y * c + x * s};
+}
+
+// What a warp has found so far of heads 2t and 2t + 1: the largest score, this lane's share of the sum of
+// weights, and the weighted sums of V: of each 32 dimensions (u) four groups (j) of rows.
+template <int kHeadDim>
+struct AttendSums {
+  float largest[2] = {kNothing, kNothing}, total[2] = {0, 0};
+  float v[kHeadDim / 32][2][4] = {};
+};
+
+// 16 keys, of which those in [begin, end) count.
+template <int kHeadDim>
+__device__ __forceinline__ void attend_tile(const DecodeArgs& a, const DecodeLayerArgs& layer,
+                                            const AttendShared<kHeadDim>& shared, int kv_head, int position,
+                                            int begin, int end, int lane, AttendSums<kHeadDim>& sums) {
+  constexpr int kParts = kHeadDim / 32;
+  const int g = lane / 4, t = lane % 4;
+  const int page = position / a.block_size;
+  const std::int64_t block = __ldg(a.page_table + page);
+  const std::int64_t row = (block * a.kv_heads + kv_head) * a.block_size + position - page * a.block_size + g;
+  const bool low_counts = position + g >= begin && position + g < end;
+  const bool high_counts = position + g + 8 >= begin && position + g + 8 < end;
+  const auto load = [&](const __nv_bfloat16* base, int part, bool high) {
+    // What does not count may be NaN, which a weight of zero would not take away.
+    if (high ? !high_counts : !low_counts) return uint4{0, 0, 0, 0};
+    return *reinterpret_cast<const uint4*>(base + (row + (high ? 8 : 0)) * kHeadDim + part * 32 + t * 8);
+  };
+  uint4 k[kParts][2], v[kParts][2];
+#pragma unroll
+  for (int u = 0; u < kParts; ++u) k[u][0] = load(layer.k, u, false), k[u][1] = load(layer.k, u, true);
+#pragma unroll
+  for (int u = 0; u < kParts; ++u) v[u][0] = load(layer.v, u, false), v[u][1] = load(layer.v, u, true);
+
+  float scores[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int u = 0; u < kParts; ++u) {
+    const uint4 q = *reinterpret_cast<const uint4*>(&shared.q[g][u * 32 + t * 8]);
+    mma_bf16(scores, k[u][0].x, k[u][1].x, k[u][0].y, k[u][1].y, q.x, q.y);
+    mma_bf16(scores, k[u][0].z, k[u][1].z, k[u][0].w, k[u][1].w, q.z, q.w);
+  }
+  float factor[2], weights[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    scores[i] = (i < 2 ? low_counts : high_counts) ? scores[i] * a.scale_log2 : kNothing;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float top = fmaxf(scores[i], scores[i + 2]);
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+    top = fmaxf(top, sums.largest[i]);
+    factor[i] = power_of_two(sums.largest[i] - reference_score(top));
+    weights[i] = power_of_two(scores[i] - reference_score(top));
+    weights[i + 2] = power_of_two(scores[i + 2] - reference_score(top));
+    sums.largest[i] = top;
+    sums.total[i] = sums.total[i] * factor[i] + weights[i] + weights[i + 2];
+  }
+  const std::uint32_t p0 = transposed(pack_bf16(weights[0], weights[1]));
+  const std::uint32_t p1 = transposed(pack_bf16(weights[2], weights[3]));
+#pragma unroll
+  for (int u = 0; u < kParts; ++u) {
+    const std::uint32_t low[4] = {v[u][0].x, v[u][0].y, v[u][0].z, v[u][0].w};
+    const std::uint32_t high[4] = {v[u][1].x, v[u][1].y, v[u][1].z, v[u][1].w};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float(&c)[4] = sums.v[u][j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[i] *= factor[i % 2];
+      mma_bf16(c, transposed(low[2 * j]), transposed(low[2 * j + 1]), transposed(high[2 * j]),
+               transposed(high[2 * j + 1]), p0, p1);
+    }
+  }
+}
+
+// Adds up a KV head's splits into `attended`.
+template <int kHeadDim>
+__device__ __forceinline__ void combine_splits(const DecodeArgs& a, AttendShared<kHeadDim>& shared,
+                                               int kv_head, int splits) {
+  const int group = a.heads / a.kv_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (warp < group) {
+    constexpr int kMost = (kAttendSplits + 31) / 32;
+    const float2* from = a.split_stats + (kv_head * group + warp) * a.max_splits;
+    float2 stats[kMost];
+    float largest = kNothing, total = 0;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      const int s = 32 * i + lane;
+      stats[i] = s < splits ? __ldcg(from + s) : float2{kNothing, 0};
+      largest = fmaxf(largest, stats[i].x);
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      stats[i].x = power_of_two(stats[i].x - reference_score(largest));
+      total += stats[i].x * stats[i].y;
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if (32 * i + lane < splits) shared.weights[warp][32 * i + lane] = stats[i].x / total;
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < group * kHeadDim; i += kDecodeThreads) {
+    const int in_group = i / kHeadDim, d = i % kHeadDim, head = kv_head * group + in_group;
+    const float* from = a.split_sums + static_cast<std::int64_t>(head) * a.max_splits * kHeadDim + d;
+    float sum = 0;
+#pragma unroll 8
+    for (int s = 0; s < splits; ++s)
+      sum = fmaf(shared.weights[in_group][s], __ldcg(from + s * kHeadDim), sum);
+    a.attended[head * kHeadDim + d] = __float2bfloat16_rn(sum);
+  }
+}
+
+template <int kHeadDim>
+__device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArgs& layer, std::byte* memory) {
+  auto& shared = *reinterpret_cast<AttendShared<kHeadDim>*>(memory);
+  constexpr int kHalf = kHeadDim / 2;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = a.heads / a.kv_heads;
+  const int kv_len = __ldg(a.kv_len);
+  const int visible = layer.window > 0 && kv_len > layer.window ? kv_len - layer.window : 0;
+  const int first = visible / kTileKeys * kTileKeys, span = kv_len - first;
+  const int length = max((span + a.max_splits - 1) / a.max_splits + kAttendSplit - 1, kAttendSplit) /
+                     kAttendSplit * kAttendSplit;
+  const int splits = (span + length - 1) / length;
+  for (int unit = blockIdx.x; unit < a.kv_heads * splits; unit += gridDim.x) {
+    const int kv_head = unit / splits, split = unit % splits;
+    const int begin = first + split * length, end = min(begin + length, kv_len);
+    for (int i = threadIdx.x; i < kAttendHeads * kHalf; i += kDecodeThreads) {
+      const int head = i / kHalf, pair = i % kHalf;
+      HeadPair q = {0, 0};
+      if (head < group) q = head_pair<kHeadDim>(a, layer, kv_head * group + head, pair, true);
+      shared.q[head][pair] = __float2bfloat16_rn(q.low);
+      shared.q[head][pair + kHalf] = __float2bfloat16_rn(q.high);
+    }
+    if (end == kv_len && threadIdx.x < kHeadDim) {
+      const bool is_v = threadIdx.x >= kHalf;
+      const int pair = threadIdx.x % kHalf, page = (kv_len - 1) / a.block_size;
+      const std::int64_t block = __ldg(a.page_table + page);
+      const std::int64_t row =
+          (block * a.kv_heads + kv_head) * a.block_size + kv_len - 1 - page * a.block_size;
+      const HeadPair x =
+          head_pair<kHeadDim>(a, layer, a.heads + (is_v ? a.kv_heads : 0) + kv_head, pair, !is_v);
+      __nv_bfloat16* to = (is_v ? layer.v : layer.k) + row * kHeadDim + pair;
+      to[0] = __float2bfloat16_rn(x.low);
+      to[kHalf] = __float2bfloat16_rn(x.high);
+    }
+    __syncthreads();
+    if (warp < kAttendWarps) {
+      AttendSums<kHeadDim> sums;
+      for (int at = begin + warp * kTileKeys; at < end; at += kAttendSplit) {
+        attend_tile<kHeadDim>(a, layer, shared, kv_head, at, visible, end, lane, sums);
+      }
+      const int g = lane / 4, t = lane % 4;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) sums.total[i] += __shfl_xor_sync(~0u, sums.total[i], step);
+        if (g == 0) {
+          shared.largest[warp][2 * t + i] = sums.largest[i];
+          shared.totals[warp][2 * t + i] = sums.total[i];
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kHeadDim / 32; ++u) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            // Column g of a turned block of dimensions: words 2j and 2j + 1 of the 16 bytes of lane g / 2.
+            const int d = u * 32 + g / 2 * 8 + (2 * j + i / 2) * 2 + g % 2;
+            shared.sums[warp][2 * t + i % 2][d] = sums.v[u][j][i];
+          }
+        }
+      }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < group * kHeadDim; i += kDecodeThreads) {
+      const int in_group = i / kHeadDim, d = i % kHeadDim, head = kv_head * group + in_group;
+      float largest = kNothing, total = 0, sum = 0;
+#pragma unroll
+      for (int w = 0; w < kAttendWarps; ++w) largest = fmaxf(largest, shared.largest[w][in_group]);
+#pragma unroll
+      for (int w = 0; w < kAttendWarps; ++w) {
+        const float weight = power_of_two(shared.largest[w][in_group] - reference_score(largest));
+        total = fmaf(weight, shared.totals[w][in_group], total);
+        sum = fmaf(weight, shared.sums[w][in_group][d], sum);
+      }
+      if (splits == 1) {
+        a.attended[head * kHeadDim + d] = __float2bfloat16_rn(sum / total);
+        continue;
+      }
+      const int at = head * a.max_splits + split;
+      a.split_sums[static_cast<std::int64_t>(at) * kHeadDim + d] = sum;
+      if (d == 0) a.split_stats[at] = {largest, total};
+    }
+    if (splits > 1) {
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        std::uint32_t* done = a.sync + 1 + kv_head;
+        shared.is_last = atomicAdd(done, 1u) == static_cast<std::uint32_t>(splits - 1);
+        if (shared.is_last) *done = 0;  // for the next layer, a barrier of the grid away
+        __threadfence();
+      }
+      __syncthreads();
+      if (shared.is_last) combine_splits<kHeadDim>(a, shared, kv_head, splits);
+    }
+    __syncthreads();  // before the next unit's queries
+  }
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,258 @@
+// A product of the decode kernel: its input into shared memory, the weights as they come through the rings,
+// the sums of tiles that several warps had a part of.
+#pragma once
+
+#include <utility>
+
+#include "kernels/cuda/decode_stream.cuh"
+#include "kernels/cuda/decode_unit.cuh"
+
+namespace snug::kernels::cuda {
+
+inline constexpr int kDecodeColumns = 8192;  // of the residual stream, at most
+
+__device__ __forceinline__ float4 load_l2(const float* at) {
+  return __ldcg(reinterpret_cast<const float4*>(at));
+}
+__device__ __forceinline__ float4 plus(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// The RMS norm (Zhang and Sennrich 2019) of x + part 0 + part 1, as bfloat16, to shared memory. Every block
+// makes it for itself; where there are parts (parts != null), the sum goes to `next`, a share from each
+// block. Ends without a barrier.
+__device__ __forceinline__ void stage_norm(const DecodeArgs& a, const float* x, const float* parts,
+                                           float* next, const float* norm, std::byte* staged,
+                                           float* warp_sums) {
+  constexpr int kQuads = kDecodeColumns / (4 * kDecodeThreads);  // of columns, of a thread
+  const int quads = a.hidden / 4, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const float4 zero = {0, 0, 0, 0};
+  float4 h[kQuads], part0[kQuads], part1[kQuads], weight[kQuads];
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    const int i = threadIdx.x + j * kDecodeThreads;
+    h[j] = part0[j] = part1[j] = weight[j] = zero;
+    if (i >= quads) continue;
+    h[j] = load_l2(x + i * 4);
+    if (parts != nullptr) {
+      part0[j] = load_l2(parts + i * 4);
+      part1[j] = load_l2(parts + a.hidden + i * 4);
+    }
+    weight[j] = *reinterpret_cast<const float4*>(norm + i * 4);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    const int i = threadIdx.x + j * kDecodeThreads;
+    h[j] = plus(plus(h[j], part0[j]), part1[j]);
+    if (parts != nullptr && i < quads && i % gridDim.x == blockIdx.x)
+      reinterpret_cast<float4*>(next)[i] = h[j];
+    sum += h[j].x * h[j].x + h[j].y * h[j].y + h[j].z * h[j].z + h[j].w * h[j].w;
+  }
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+  if (lane == 0) warp_sums[warp] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int w = 0; w < kDecodeWarps; ++w) sum += warp_sums[w];
+  const float factor = rsqrtf(sum / static_cast<float>(a.hidden) + a.eps);
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    const int i = threadIdx.x + j * kDecodeThreads;
+    if (i >= quads) continue;
+    const __nv_bfloat162 pairs[2] = {
+        __floats2bfloat162_rn(h[j].x * factor * weight[j].x, h[j].y * factor * weight[j].y),
+        __floats2bfloat162_rn(h[j].z * factor * weight[j].z, h[j].w * factor * weight[j].w)};
+    reinterpret_cast<uint2*>(staged)[i] = *reinterpret_cast<const uint2*>(pairs);
+  }
+}
+
+// `cols` bfloat16 to shared memory. Ends without a barrier.
+__device__ __forceinline__ void stage_copy(const __nv_bfloat16* from, int cols, std::byte* staged) {
+  constexpr int kAtOnce = 5;
+  for (int first = threadIdx.x; first < cols / 8; first += kAtOnce * kDecodeThreads) {
+    uint4 v[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * kDecodeThreads;
+      if (i < cols / 8) v[j] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * kDecodeThreads;
+      if (i < cols / 8) reinterpret_cast<uint4*>(staged)[i] = v[j];
+    }
+  }
+}
+
+// The sums of each 16 staged activations.
+__device__ __forceinline__ void stage_sums(const std::byte* staged, int cols, float* sums) {
+  for (int i = threadIdx.x; i < cols / 16; i += kDecodeThreads) {
+    const uint4 halves[2] = {reinterpret_cast<const uint4*>(staged)[2 * i],
+                             reinterpret_cast<const uint4*>(staged)[2 * i + 1]};
+    float sum = 0;
+#pragma unroll
+    for (const uint4& v : halves) {
+      for (const std::uint32_t pair : {v.x, v.y, v.z, v.w}) {
+        sum += __uint_as_float(pair << 16) + __uint_as_float(pair & 0xFFFF0000u);
+      }
+    }
+    sums[i] = sum;
+  }
+}
+
+// Where a product's rows go.
+struct DecodeResult {
+  enum class Kind : std::uint8_t { parts, gated, whole } kind;
+  void* y;          // float32; of gated results bf16
+  int part_stride;  // floats
+};
+
+// One finished row, or a block's part of it. `end`: which end of a tile that is cut between two blocks this
+// block has: 0 the first columns, 1 the last, -1 all.
+__device__ __forceinline__ void put(const DecodeResult& to, int row, float value, int end) {
+  if (to.kind == DecodeResult::Kind::gated) {
+    static_cast<__nv_bfloat16*>(to.y)[row] = __float2bfloat16_rn(value);
+    return;
+  }
+  float* y = static_cast<float*>(to.y);
+  if (to.kind == DecodeResult::Kind::whole) {
+    y[row] = value;
+    return;
+  }
+  if (end == 1) {
+    y[to.part_stride + row] = value;
+  } else {
+    y[row] = value;
+    if (end < 0) y[to.part_stride + row] = 0.0f;
+  }
+}
+
+// silu(gate) * up
+__device__ __forceinline__ float gated_value(float gate, float up) {
+  return gate / (1.0f + __expf(-gate)) * up;
+}
+
+// Adds up, in the order of columns, the tiles that no warp had to itself. A group is a tile, or a gate tile
+// and its up tile.
+__device__ __forceinline__ void reduce_slots(const DecodeMatrix& m, const DecodeResult& to,
+                                             const float* slots) {
+  const int shift = m.gated ? 1 : 0, group_units = m.tile_units << shift;
+  const DecodeRun run(m);
+  const int first = run.begin / group_units, last = (run.begin + run.size - 1) / group_units;
+  for (int i = threadIdx.x; i < (last - first + 1) * kTileRows; i += kDecodeThreads) {
+    const int group = first + i / kTileRows, row = i % kTileRows;
+    const int begin = max(group * group_units - run.begin, 0);
+    const int end = min((group + 1) * group_units - run.begin, run.size);
+    const bool whole = end - begin == group_units;
+    if (whole && run.warp_of(begin) == run.warp_of(end - 1)) continue;  // written by that warp
+    float sums[2] = {0, 0};
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      if (tile > shift) break;
+      const int tile_begin = max(begin, ((group << shift) + tile) * m.tile_units - run.begin);
+      const int tile_end = min(end, ((group << shift) + tile + 1) * m.tile_units - run.begin);
+      for (int w = run.warp_of(tile_begin); w <= run.warp_of(tile_end - 1); ++w) {
+        const int from = run.warp_begin(w);
+        if (from == run.warp_begin(w + 1)) continue;
+        const int which = (run.begin + from) / group_units == group ? 0 : 1;
+        sums[tile] += slots[((w * 2 + which) * 2 + tile) * kTileRows + row];
+      }
+    }
+    const float value = m.gated ? gated_value(sums[0], sums[1]) : sums[0];
+    put(to, m.first_row + group * kTileRows + row, value,
+        whole                                      ? -1
+        : begin == group * group_units - run.begin ? 0
+                                                   : 1);
+  }
+}
+
+// What a warp has of a tile, either the finished result or a part of it.
+__device__ __forceinline__ void flush(const DecodeMatrix& m, const DecodeResult& to, float* slots, int warp,
+                                      int begin, int end, int place, float low, float high,
+                                      float (&gate)[2]) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int shift = m.gated ? 1 : 0, group_units = m.tile_units << shift;
+  const int group = place >> shift, tile = place & shift;
+  // Every lane of a row has it: t = 0 writes row g, t = 1 row g + 8.
+  const int row = g + t * 8;
+  const float value = t == 0 ? low : high;
+  if (group * group_units >= begin && (group + 1) * group_units <= end) {
+    if (m.gated && tile == 0) {
+      gate[0] = low, gate[1] = high;
+      return;
+    }
+    const float result = m.gated ? gated_value(t == 0 ? gate[0] : gate[1], value) : value;
+    if (t < 2) put(to, m.first_row + group * kTileRows + row, result, -1);
+    return;
+  }
+  const int which = group * group_units <= begin ? 0 : 1;
+  if (t < 2) slots[((warp * 2 + which) * 2 + tile) * kTileRows + row] = value;
+}
+
+// A warp's part of a product.
+template <quant::Format F, class Ring>
+__device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeMatrix& m,
+                                              const DecodeResult& to, Ring& ring, const std::byte* staged,
+                                              const float* sums, float* slots, int warp, int lane) {
+  using quant::Format;
+  constexpr int kUnits = group_units(F), kColumnBytes = unit_shape(F).cols * 2;
+  const int g = lane / 4, t = lane % 4;
+  const DecodeRun run(m);
+  const int begin = run.begin + run.warp_begin(warp), end = run.begin + run.warp_begin(warp + 1);
+  DecodeGroups groups;
+  groups.enter(m, warp);
+  const std::byte* row = staged + (F == Format::q6_k ? t * 8 : t * 16);
+  float gate[2] = {0, 0};
+  constexpr bool kRows = F == Format::bf16;
+  float y[kRows ? 4 : 2] = {};
+  std::uint32_t base = 0;
+  if constexpr (!kRows) base = opaque(OneToken<F>::kBase);
+  while (groups.left > 0) {
+    const int count = kRows ? kUnits : groups.template count<kUnits>(m);
+    const std::byte* slot = ring.arrive(a);
+    const auto unit = [&]<int J, bool All>() {
+      if (!All && J >= count) return;
+      const std::byte* x = row + (groups.unit + J) * kColumnBytes;
+      if constexpr (kRows) {
+        const std::byte* w = slot + g * 128 + ((J * 4 + t) ^ g % 2 * 4) * 16;
+        const Unit<F> weights = {load_as<uint4>(w), load_as<uint4>(w + 1024)};
+        OneToken<F>::multiply(weights, load_as<uint4>(x), y);
+      } else {
+        Unit<F> weights;
+        weights.load(slot + J * unit_shape(F).bytes, slot + kUnits * unit_shape(F).bytes, lane);
+        uint4 b[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if constexpr (F == Format::q6_k) {
+            const uint2 v = load_as<uint2>(x + i * 64), w = load_as<uint2>(x + i * 64 + 32);
+            b[i] = {v.x, v.y, w.x, w.y};
+          } else {
+            b[i] = load_as<uint4>(x + i * 64);
+          }
+        }
+        const float4 s = reinterpret_cast<const float4*>(sums)[groups.unit + J];
+        OneToken<F>::multiply(weights, b, s, base, y);
+      }
+    };
+    const auto units = [&]<bool All, int... J>(std::integer_sequence<int, J...>) {
+      (unit.template operator()<J, All>(), ...);
+    };
+    constexpr auto kIndices = std::make_integer_sequence<int, kUnits>();
+    if (kRows || count == kUnits) {  // without branches the compiler can interleave them
+      units.template operator()<true>(kIndices);
+    } else {
+      units.template operator()<false>(kIndices);
+    }
+    ring.release(a, warp, lane);
+    const int place = groups.place;
+    if (groups.advance(m, count) || groups.left == 0) {
+      flush(m, to, slots, warp, begin, end, place, y[0], y[kRows ? 2 : 1], gate);
+#pragma unroll
+      for (float& value : y) value = 0;
+    }
+  }
+}
+
+}  // namespace snug::kernels::cuda
