@@ -48,7 +48,7 @@ struct DecodeLayersParams {
   void* attended = nullptr;        // (heads * head_dim) bf16
   void* gated = nullptr;           // (intermediate) bf16
   std::byte* attention = nullptr;  // attention_workspace_bytes() of one sequence
-  std::uint32_t* sync = nullptr;   // (kDecodeSyncWords), zero before the first call, zero after each
+  std::uint32_t* sync = nullptr;   // (kDecodeSyncWords), 8-byte aligned, zero before the first call
   float* logits = nullptr;         // (vocab)
 };
 

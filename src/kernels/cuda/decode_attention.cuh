@@ -1,7 +1,8 @@
 // Attention of the decode kernel: one query token, its context cut into splits that blocks take ("Flash-
 // Decoding", Dao et al. 2023); the query heads of a KV head are the columns of one product ("GQA", Ainslie et
 // al. 2023). A block also rotates the queries it needs (Su et al. 2021), and the one that has the context's
-// end stores the new key and value. Of each KV head the block that ends last adds up the splits.
+// end stores the new key and value. Splits are added up by all readers of the result, or where they are many
+// by the block that ends last of a KV head.
 //
 // A warp takes 16 keys at a time, straight into registers. Scores are keys by heads, sums are dimensions by
 // heads, so both keep a head in the same lanes; V and the weights turn about their diagonals in registers.
@@ -16,6 +17,8 @@ inline constexpr int kAttendWarps = 8;                         // that take keys
 inline constexpr int kAttendHeads = 8;                         // query heads of a KV head, at most
 inline constexpr int kAttendSplit = kAttendWarps * kTileKeys;  // tokens; splits are multiples of it
 inline constexpr int kAttendSplits = 66;                       // at most
+// Up to so many splits, whoever reads the sum adds them up; more would be too much to read for every block.
+inline constexpr int kReaderSplits = 8;
 
 template <int kHeadDim>
 struct AttendShared {
@@ -26,6 +29,47 @@ struct AttendShared {
   float weights[kAttendHeads][kAttendSplits];
   bool is_last;
 };
+
+// How the context is cut.
+struct AttendCut {
+  int visible, first, length, splits;
+  __device__ __forceinline__ AttendCut(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len) {
+    visible = layer.window > 0 && kv_len > layer.window ? kv_len - layer.window : 0;
+    first = visible / kTileKeys * kTileKeys;
+    const int span = kv_len - first;
+    const int even =
+        span <= a.max_splits * kAttendSplit ? kAttendSplit : (span + a.max_splits - 1) / a.max_splits;
+    length = (even + kAttendSplit - 1) / kAttendSplit * kAttendSplit;
+    splits = (span + length - 1) / length;
+  }
+};
+
+// The row of the cache where a position of a KV head is.
+__device__ __forceinline__ std::int64_t cache_row(const DecodeArgs& a, int kv_head, int position) {
+  const int page = position / a.block_size;
+  const std::int64_t block = __ldg(a.page_table + page);
+  return (block * a.kv_heads + kv_head) * a.block_size + position - page * a.block_size;
+}
+
+// Brings the beginning of this block's context into L2, while there is something else to do.
+template <int kHeadDim>
+__device__ __forceinline__ void prefetch_context(const DecodeArgs& a, const DecodeLayerArgs& layer,
+                                                 int kv_len) {
+  constexpr int kTiles = 4, kLines = kTileKeys * kHeadDim * 2 / 128;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const AttendCut cut(a, layer, kv_len);
+  const int kv_head = static_cast<int>(blockIdx.x) / cut.splits;
+  if (warp >= kAttendWarps || kv_head >= a.kv_heads || lane >= kLines) return;
+  const int begin = cut.first + static_cast<int>(blockIdx.x) % cut.splits * cut.length;
+  const int end = min(begin + cut.length, kv_len);
+  for (int i = 0; i < kTiles; ++i) {
+    const int position = begin + (warp + i * kAttendWarps) * kTileKeys;
+    if (position >= end) break;
+    const std::int64_t at = cache_row(a, kv_head, position) * kHeadDim + lane * 64;
+    prefetch_l2(layer.k + at);
+    prefetch_l2(layer.v + at);
+  }
+}
 
 // The new token's column pair of a head: parts and bias added, rotated where it is q or k.
 struct HeadPair {
@@ -59,9 +103,7 @@ __device__ __forceinline__ void attend_tile(const DecodeArgs& a, const DecodeLay
                                             int begin, int end, int lane, AttendSums<kHeadDim>& sums) {
   constexpr int kParts = kHeadDim / 32;
   const int g = lane / 4, t = lane % 4;
-  const int page = position / a.block_size;
-  const std::int64_t block = __ldg(a.page_table + page);
-  const std::int64_t row = (block * a.kv_heads + kv_head) * a.block_size + position - page * a.block_size + g;
+  const std::int64_t row = cache_row(a, kv_head, position) + g;
   const bool low_counts = position + g >= begin && position + g < end;
   const bool high_counts = position + g + 8 >= begin && position + g + 8 < end;
   const auto load = [&](const __nv_bfloat16* base, int part, bool high) {
@@ -159,19 +201,16 @@ __device__ __forceinline__ void combine_splits(const DecodeArgs& a, AttendShared
 }
 
 template <int kHeadDim>
-__device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArgs& layer, std::byte* memory) {
+__device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len,
+                                       std::byte* memory) {
   auto& shared = *reinterpret_cast<AttendShared<kHeadDim>*>(memory);
   constexpr int kHalf = kHeadDim / 2;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = a.heads / a.kv_heads;
-  const int kv_len = __ldg(a.kv_len);
-  const int visible = layer.window > 0 && kv_len > layer.window ? kv_len - layer.window : 0;
-  const int first = visible / kTileKeys * kTileKeys, span = kv_len - first;
-  const int length = max((span + a.max_splits - 1) / a.max_splits + kAttendSplit - 1, kAttendSplit) /
-                     kAttendSplit * kAttendSplit;
-  const int splits = (span + length - 1) / length;
+  const AttendCut cut(a, layer, kv_len);
+  const int splits = cut.splits;
   for (int unit = blockIdx.x; unit < a.kv_heads * splits; unit += gridDim.x) {
     const int kv_head = unit / splits, split = unit % splits;
-    const int begin = first + split * length, end = min(begin + length, kv_len);
+    const int begin = cut.first + split * cut.length, end = min(begin + cut.length, kv_len);
     for (int i = threadIdx.x; i < kAttendHeads * kHalf; i += kDecodeThreads) {
       const int head = i / kHalf, pair = i % kHalf;
       HeadPair q = {0, 0};
@@ -195,7 +234,7 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
     if (warp < kAttendWarps) {
       AttendSums<kHeadDim> sums;
       for (int at = begin + warp * kTileKeys; at < end; at += kAttendSplit) {
-        attend_tile<kHeadDim>(a, layer, shared, kv_head, at, visible, end, lane, sums);
+        attend_tile<kHeadDim>(a, layer, shared, kv_head, at, cut.visible, end, lane, sums);
       }
       const int g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -240,11 +279,11 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
       a.split_sums[static_cast<std::int64_t>(at) * kHeadDim + d] = sum;
       if (d == 0) a.split_stats[at] = {largest, total};
     }
-    if (splits > 1) {
+    if (splits > kReaderSplits) {
       __threadfence();
       __syncthreads();
       if (threadIdx.x == 0) {
-        std::uint32_t* done = a.sync + 1 + kv_head;
+        std::uint32_t* done = a.sync + kBarrierWords + kv_head;
         shared.is_last = atomicAdd(done, 1u) == static_cast<std::uint32_t>(splits - 1);
         if (shared.is_last) *done = 0;  // for the next layer, a barrier of the grid away
         __threadfence();
@@ -253,6 +292,40 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
       if (shared.is_last) combine_splits<kHeadDim>(a, shared, kv_head, splits);
     }
     __syncthreads();  // before the next unit's queries
+  }
+}
+
+// `attended`, as bfloat16, to shared memory, added up from splits where they are few. Ends without a barrier.
+template <int kHeadDim>
+__device__ __forceinline__ void stage_attended(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len,
+                                               std::byte* staged) {
+  const int splits = AttendCut(a, layer, kv_len).splits;
+  if (splits == 1 || splits > kReaderSplits) return stage_copy(a.attended, a.heads * kHeadDim, staged);
+  for (int i = threadIdx.x; i < a.heads * kHeadDim / 4; i += kDecodeThreads) {
+    const int head = i / (kHeadDim / 4), d = i % (kHeadDim / 4) * 4;
+    const float2* stats_at = a.split_stats + head * a.max_splits;
+    const float* sums_at = a.split_sums + static_cast<std::int64_t>(head) * a.max_splits * kHeadDim + d;
+    float2 stats[kReaderSplits];
+    float4 sums[kReaderSplits];
+#pragma unroll
+    for (int s = 0; s < kReaderSplits; ++s) {
+      stats[s] = s < splits ? __ldcg(stats_at + s) : float2{kNothing, 0};
+      sums[s] = s < splits ? load_l2(sums_at + s * kHeadDim) : float4{0, 0, 0, 0};
+    }
+    float largest = kNothing, total = 0;
+#pragma unroll
+    for (int s = 0; s < kReaderSplits; ++s) largest = fmaxf(largest, stats[s].x);
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int s = 0; s < kReaderSplits; ++s) {
+      const float weight = power_of_two(stats[s].x - reference_score(largest));
+      total = fmaf(weight, stats[s].y, total);
+      sum.x = fmaf(weight, sums[s].x, sum.x), sum.y = fmaf(weight, sums[s].y, sum.y);
+      sum.z = fmaf(weight, sums[s].z, sum.z), sum.w = fmaf(weight, sums[s].w, sum.w);
+    }
+    const float factor = 1.0f / total;
+    reinterpret_cast<uint2*>(staged)[i] = {pack_bf16(sum.x * factor, sum.y * factor),
+                                           pack_bf16(sum.z * factor, sum.w * factor)};
   }
 }
 

@@ -6,24 +6,38 @@
 
 namespace snug::kernels::cuda {
 
-// Waits for all blocks; what any of them wrote before is visible to all after. The counter's upper bit
-// changes when the last block comes.
-__device__ __forceinline__ void grid_barrier(std::uint32_t* counter) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const std::uint32_t step = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
-    std::uint32_t before, now;
-    __threadfence();
-    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(step)
-                 : "memory");
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    } while (((before ^ now) & 0x80000000u) == 0);
+// Barriers of the whole grid, by a counter that only grows, by one for each block and barrier: between two
+// launches it is a multiple of the number of blocks.
+class GridBarrier {
+ public:
+  __device__ __forceinline__ explicit GridBarrier(std::uint32_t* words)
+      : counter_(reinterpret_cast<unsigned long long*>(words)) {
+    if (threadIdx.x != 0) return;
+    // Others may have come to the first barrier by now, but none can have passed it.
+    const unsigned long long now = read();
+    target_ = now - now % gridDim.x;
   }
-  __syncthreads();
-}
+  // What any block wrote before is visible to all after.
+  __device__ __forceinline__ void wait() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      target_ += gridDim.x;
+      asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(counter_) : "memory");
+      while (read() < target_) {
+      }
+    }
+    __syncthreads();
+  }
+
+ private:
+  __device__ __forceinline__ unsigned long long read() const {
+    unsigned long long value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter_) : "memory");
+    return value;
+  }
+  unsigned long long* counter_;
+  unsigned long long target_ = 0;
+};
 
 template <class Ring, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_constant__ DecodeArgs a) {
@@ -34,14 +48,20 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
   __shared__ float warp_sums[kDecodeWarps];
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // visibly the same in all of a warp
-  Ring ring(a, shared + a.ring + warp * a.depth * a.slot_bytes, barriers[warp], warp, lane);
+  auto* parts = reinterpret_cast<DecodePart*>(shared + a.parts);
+  const int phases = phase_count(a);
+  for (int i = threadIdx.x; i < phases; i += kDecodeThreads) parts[i] = make_part(a, i);
+  __syncthreads();
+  Ring ring(a, parts, shared + a.ring + warp * a.depth * a.slot_bytes, barriers[warp], warp, lane);
   std::byte* staged = shared;
-  float* slots = reinterpret_cast<float*>(shared + a.slots);
+  auto& slots = *reinterpret_cast<DecodeSlots*>(shared + a.slots);
   wait_for_previous();
+  GridBarrier barrier(a.sync);
+  const int kv_len = *a.kv_len;
   float *x = a.x, *next = a.next;
-  for (int phase = 0; phase <= a.layer_count * kPhases; ++phase) {
+  for (int phase = 0; phase < phases; ++phase) {
     const int kind = phase % kPhases;
-    const bool is_head = phase == a.layer_count * kPhases;
+    const bool is_head = phase == phases - 1;
     const DecodeLayerArgs& layer = a.layers[is_head ? 0 : phase / kPhases];
     int cols = a.hidden;
     DecodeResult to = {DecodeResult::Kind::parts, a.hidden_parts, a.hidden};
@@ -62,7 +82,11 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       }
     } else {
       cols = kind == kO ? a.heads * kHeadDim : a.intermediate;
-      stage_copy(kind == kO ? a.attended : a.gated, cols, staged);
+      if (kind == kO) {
+        stage_attended<kHeadDim>(a, layer, kv_len, staged);
+      } else {
+        stage_copy(a.gated, cols, staged);
+      }
     }
     __syncthreads();
     float* sums = reinterpret_cast<float*>(staged + cols * 2);
@@ -70,30 +94,39 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       stage_sums(staged, cols, sums);
       __syncthreads();
     }
-    const DecodeMatrix* m = matrix_of(a, phase);
-    if (m != nullptr) {
+    // What comes cold from memory next, and would be waited for.
+    if (kind == kQkv && !is_head) {
+      prefetch_floats(layer.post_norm, a.hidden, phase);
+      prefetch_floats(layer.qkv_bias, (a.heads + 2 * a.kv_heads) * kHeadDim, phase + 1);
+      prefetch_context<kHeadDim>(a, layer, kv_len);
+    } else if (kind == kGateUp) {
+      const bool is_last = phase + kPhases > phases;
+      prefetch_floats(is_last ? a.final_norm : a.layers[phase / kPhases + 1].input_norm, a.hidden, phase);
+    }
+    const DecodePart& part = parts[phase];
+    if (part.steps != 0) {
       const auto multiply = [&]<Format F>() {
-        multiply_part<F>(a, *m, to, ring, staged, sums, slots, warp, lane);
+        multiply_part<F>(a, part, to, ring, staged, sums, slots, warp, lane);
       };
       if constexpr (!kPacked) {
         multiply.template operator()<Format::bf16>();
-      } else if (m->format == Format::q4_0) {
+      } else if (part.format == Format::q4_0) {
         multiply.template operator()<Format::q4_0>();
-      } else if (m->format == Format::q8_0) {
+      } else if (part.format == Format::q8_0) {
         multiply.template operator()<Format::q8_0>();
-      } else if (m->format == Format::q4_k) {
+      } else if (part.format == Format::q4_k) {
         multiply.template operator()<Format::q4_k>();
       } else {
         multiply.template operator()<Format::q6_k>();
       }
       __syncthreads();
-      reduce_slots(*m, to, slots);
+      reduce_slots(part, to, slots);
     }
     if (is_head) break;
-    grid_barrier(a.sync);
+    barrier.wait();
     if (kind == kQkv) {
-      attend<kHeadDim>(a, layer, shared);
-      grid_barrier(a.sync);
+      attend<kHeadDim>(a, layer, kv_len, shared);
+      barrier.wait();
     }
   }
 }

@@ -18,7 +18,6 @@ namespace {
 
 using quant::Format;
 
-constexpr int kSlotBytes = kDecodeWarps * 2 * 2 * kTileRows * 4;
 constexpr int kStaticBytes = 2048;  // what the kernel has besides, and what the system takes of a block
 // On top of what latency needs, a ring bridges the barriers of the grid; with less than this it does not pay.
 constexpr int kLeastDepth = 3;
@@ -38,7 +37,7 @@ bool is_behind(const WeightView& a, const WeightView& b) {
 bool takes(const WeightView& w, bool rows) {
   if (w.rows <= 0 || w.rows % kTileRows != 0 || w.rows / kTileRows * (w.cols / 32) > (1 << 23)) return false;
   if (rows) return is_rows(w) && w.cols % 64 == 0;
-  return w.layout == Layout::packed && is_packable(w.format, w.rows, w.cols);
+  return w.layout == Layout::packed && is_packable(w.format, w.rows, w.cols) && w.cols >= 128;
 }
 
 // q, k and v as few weights: rows that lie one behind the other are one.
@@ -63,8 +62,11 @@ DecodeMatrix matrix(const WeightView& w, Cut cut) {
   m.tiles = static_cast<int>(w.rows / kTileRows);
   m.tile_units = static_cast<int>(w.cols / unit_shape(w.format).cols);
   m.tile_bytes = static_cast<int>(tile_bytes(w.format, w.cols));
-  m.warp_step = static_cast<std::int16_t>(m.tile_units % units == 0 ? units : 1);
-  m.block_step = cut == Cut::anywhere ? m.warp_step : cut == Cut::tiles ? m.tile_units : 2 * m.tile_units;
+  m.warp_shift = static_cast<std::int8_t>(
+      m.tile_units % units == 0 ? std::countr_zero(static_cast<unsigned>(units)) : 0);
+  m.block_step = cut == Cut::anywhere ? 1 << m.warp_shift
+                 : cut == Cut::tiles  ? m.tile_units
+                                      : 2 * m.tile_units;
   m.format = w.format;
   m.gated = cut == Cut::pairs;
   return m;
@@ -92,7 +94,7 @@ void share_blocks(DecodeMatrix* m, const std::vector<WeightView>& weights, int b
 }
 
 struct SharedLayout {
-  int slots = 0, ring = 0, depth = 0, slot_bytes = 0, total = 0;
+  int parts = 0, slots = 0, ring = 0, depth = 0, slot_bytes = 0, total = 0;
 };
 
 bool is_rows(const DecodeModel& model) {
@@ -106,8 +108,11 @@ SharedLayout layout(const DecodeModel& model, std::int64_t limit) {
   const std::int64_t attention =
       layer.kv.head_dim == 64 ? sizeof(AttendShared<64>) : sizeof(AttendShared<128>);
   SharedLayout l;
-  l.slots = static_cast<int>((std::max(staged, attention) + 127) / 128 * 128);
-  l.ring = l.slots + kSlotBytes;
+  const auto rounded = [](std::int64_t bytes) { return static_cast<int>((bytes + 127) / 128 * 128); };
+  const std::int64_t phases = std::ssize(model.layers) * kPhases + 1;
+  l.parts = rounded(std::max(staged, attention));
+  l.slots = l.parts + rounded(phases * static_cast<std::int64_t>(sizeof(DecodePart)));
+  l.ring = l.slots + rounded(sizeof(DecodeSlots));
   const auto count = [&l](const WeightView& w) {
     l.slot_bytes = std::max(l.slot_bytes, (group_bytes(w.format) + 127) / 128 * 128);
   };
@@ -130,7 +135,8 @@ bool decode_layers_supports(const Stream& stream, const DecodeModel& model) {
   const bool rows = is_rows(model);
   const int head_dim = first.kv.head_dim, kv_heads = first.kv.kv_heads;
   if (head_dim != 64 && head_dim != 128) return false;
-  if (kv_heads <= 0 || kv_heads >= kDecodeSyncWords || model.heads % kv_heads != 0) return false;
+  if (kv_heads <= 0 || kv_heads > kDecodeSyncWords - kBarrierWords || model.heads % kv_heads != 0)
+    return false;
   if (model.heads / kv_heads > kAttendHeads || first.q.cols > kDecodeColumns) return false;
   if (max_splits(model.heads) > kAttendSplits) return false;
   if (!takes(model.lm_head, rows)) return false;
@@ -204,6 +210,7 @@ void decode_layers(const DecodeLayersParams& p) {
   a.kv_heads = first.kv.kv_heads;
   a.block_size = first.kv.block_size;
   const SharedLayout l = layout(p.model, p.stream.gpu->shared_bytes_per_block);
+  a.parts = l.parts;
   a.slots = l.slots;
   a.ring = l.ring;
   a.depth = l.depth;

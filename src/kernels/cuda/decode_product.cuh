@@ -86,6 +86,16 @@ __device__ __forceinline__ void stage_copy(const __nv_bfloat16* from, int cols, 
   }
 }
 
+// Fetches a line of 128 bytes into L2, ahead of its use.
+__device__ __forceinline__ void prefetch_l2(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+// By one block for all; `turn` says which.
+__device__ __forceinline__ void prefetch_floats(const float* from, int count, int turn) {
+  if (from == nullptr || turn % static_cast<int>(gridDim.x) != static_cast<int>(blockIdx.x)) return;
+  for (int i = threadIdx.x * 32; i < count; i += kDecodeThreads * 32) prefetch_l2(from + i);
+}
+
 // The sums of each 16 staged activations.
 __device__ __forceinline__ void stage_sums(const std::byte* staged, int cols, float* sums) {
   for (int i = threadIdx.x; i < cols / 16; i += kDecodeThreads) {
@@ -134,75 +144,78 @@ __device__ __forceinline__ float gated_value(float gate, float up) {
   return gate / (1.0f + __expf(-gate)) * up;
 }
 
-// Adds up, in the order of columns, the tiles that no warp had to itself. A group is a tile, or a gate tile
-// and its up tile.
-__device__ __forceinline__ void reduce_slots(const DecodeMatrix& m, const DecodeResult& to,
-                                             const float* slots) {
-  const int shift = m.gated ? 1 : 0, group_units = m.tile_units << shift;
-  const DecodeRun run(m);
-  const int first = run.begin / group_units, last = (run.begin + run.size - 1) / group_units;
+// What warps have of tiles that none of them has to itself.
+struct DecodeSlots {
+  // Of a warp: of the first group and of the last, a group being a tile, or a gate tile and its up tile.
+  float sums[kDecodeWarps][2][2][kTileRows];
+  int4 places[kDecodeWarps];  // of the tiles in `sums`, in that order; -1: none
+};
+
+// Adds up, in the order of columns, what is in the slots.
+__device__ __forceinline__ void reduce_slots(const DecodePart& part, const DecodeResult& to,
+                                             const DecodeSlots& slots) {
+  const int shift = part.gated() ? 1 : 0, group_units = part.tile_units << shift, part_end = part.end();
+  const int first = part.place_of(part.begin) >> shift, last = part.place_of(part_end - 1) >> shift;
   for (int i = threadIdx.x; i < (last - first + 1) * kTileRows; i += kDecodeThreads) {
-    const int group = first + i / kTileRows, row = i % kTileRows;
-    const int begin = max(group * group_units - run.begin, 0);
-    const int end = min((group + 1) * group_units - run.begin, run.size);
-    const bool whole = end - begin == group_units;
-    if (whole && run.warp_of(begin) == run.warp_of(end - 1)) continue;  // written by that warp
-    float sums[2] = {0, 0};
+    const int group = first + i / kTileRows, row = i % kTileRows, place = group << shift;
+    float sum = 0, up = 0;
+    bool is_any = false;
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      if (tile > shift) break;
-      const int tile_begin = max(begin, ((group << shift) + tile) * m.tile_units - run.begin);
-      const int tile_end = min(end, ((group << shift) + tile + 1) * m.tile_units - run.begin);
-      for (int w = run.warp_of(tile_begin); w <= run.warp_of(tile_end - 1); ++w) {
-        const int from = run.warp_begin(w);
-        if (from == run.warp_begin(w + 1)) continue;
-        const int which = (run.begin + from) / group_units == group ? 0 : 1;
-        sums[tile] += slots[((w * 2 + which) * 2 + tile) * kTileRows + row];
-      }
+    for (int w = 0; w < kDecodeWarps; ++w) {
+      const int4 places = slots.places[w];
+      if (places.x == place) sum += slots.sums[w][0][0][row], is_any = true;
+      if (places.z == place) sum += slots.sums[w][1][0][row], is_any = true;
+      if (shift == 0) continue;
+      if (places.y == place + 1) up += slots.sums[w][0][1][row];
+      if (places.w == place + 1) up += slots.sums[w][1][1][row];
     }
-    const float value = m.gated ? gated_value(sums[0], sums[1]) : sums[0];
-    put(to, m.first_row + group * kTileRows + row, value,
-        whole                                      ? -1
-        : begin == group * group_units - run.begin ? 0
-                                                   : 1);
+    if (!is_any) continue;  // written by the warp that had all of it
+    const int begin = group * group_units;
+    const bool whole = begin >= part.begin && begin + group_units <= part_end;
+    put(to, part.first_row + group * kTileRows + row, shift != 0 ? gated_value(sum, up) : sum,
+        whole                 ? -1
+        : begin >= part.begin ? 0
+                              : 1);
   }
 }
 
 // What a warp has of a tile, either the finished result or a part of it.
-__device__ __forceinline__ void flush(const DecodeMatrix& m, const DecodeResult& to, float* slots, int warp,
-                                      int begin, int end, int place, float low, float high,
+__device__ __forceinline__ void flush(const DecodePart& part, const DecodeResult& to, DecodeSlots& slots,
+                                      int warp, int begin, int end, int place, float low, float high,
                                       float (&gate)[2]) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int shift = m.gated ? 1 : 0, group_units = m.tile_units << shift;
+  const int shift = part.gated() ? 1 : 0, group_units = part.tile_units << shift;
   const int group = place >> shift, tile = place & shift;
   // Every lane of a row has it: t = 0 writes row g, t = 1 row g + 8.
   const int row = g + t * 8;
   const float value = t == 0 ? low : high;
   if (group * group_units >= begin && (group + 1) * group_units <= end) {
-    if (m.gated && tile == 0) {
+    if (shift != 0 && tile == 0) {
       gate[0] = low, gate[1] = high;
       return;
     }
-    const float result = m.gated ? gated_value(t == 0 ? gate[0] : gate[1], value) : value;
-    if (t < 2) put(to, m.first_row + group * kTileRows + row, result, -1);
+    const float result = shift != 0 ? gated_value(t == 0 ? gate[0] : gate[1], value) : value;
+    if (t < 2) put(to, part.first_row + group * kTileRows + row, result, -1);
     return;
   }
   const int which = group * group_units <= begin ? 0 : 1;
-  if (t < 2) slots[((warp * 2 + which) * 2 + tile) * kTileRows + row] = value;
+  if (t < 2) slots.sums[warp][which][tile][row] = value;
+  if (threadIdx.x % 32 == 0) reinterpret_cast<int*>(slots.places + warp)[which * 2 + tile] = place;
 }
 
 // A warp's part of a product.
 template <quant::Format F, class Ring>
-__device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeMatrix& m,
+__device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodePart& part,
                                               const DecodeResult& to, Ring& ring, const std::byte* staged,
-                                              const float* sums, float* slots, int warp, int lane) {
+                                              const float* sums, DecodeSlots& slots, int warp, int lane) {
   using quant::Format;
   constexpr int kUnits = group_units(F), kColumnBytes = unit_shape(F).cols * 2;
   const int g = lane / 4, t = lane % 4;
-  const DecodeRun run(m);
-  const int begin = run.begin + run.warp_begin(warp), end = run.begin + run.warp_begin(warp + 1);
+  const int begin = part.warp_begin(warp), end = part.warp_begin(warp + 1);
   DecodeGroups groups;
-  groups.enter(m, warp);
+  groups.enter(part, warp);
+  if (lane == 0) slots.places[warp] = {-1, -1, -1, -1};
+  __syncwarp();
   const std::byte* row = staged + (F == Format::q6_k ? t * 8 : t * 16);
   float gate[2] = {0, 0};
   constexpr bool kRows = F == Format::bf16;
@@ -210,7 +223,7 @@ __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeM
   std::uint32_t base = 0;
   if constexpr (!kRows) base = opaque(OneToken<F>::kBase);
   while (groups.left > 0) {
-    const int count = kRows ? kUnits : groups.template count<kUnits>(m);
+    const int count = kRows ? kUnits : groups.template count<kUnits>();
     const std::byte* slot = ring.arrive(a);
     const auto unit = [&]<int J, bool All>() {
       if (!All && J >= count) return;
@@ -247,8 +260,8 @@ __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeM
     }
     ring.release(a, warp, lane);
     const int place = groups.place;
-    if (groups.advance(m, count) || groups.left == 0) {
-      flush(m, to, slots, warp, begin, end, place, y[0], y[kRows ? 2 : 1], gate);
+    if (groups.advance(count) || groups.left == 0) {
+      flush(part, to, slots, warp, begin, end, place, y[0], y[kRows ? 2 : 1], gate);
 #pragma unroll
       for (float& value : y) value = 0;
     }

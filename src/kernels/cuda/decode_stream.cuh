@@ -12,24 +12,25 @@ inline constexpr int kRowsDepth = 5;    // groups of a ring of bfloat16
 
 // Where the next request goes: through all products in order.
 struct DecodeCursor {
-  int phase = -1;
-  const DecodeMatrix* matrix = nullptr;
+  const DecodePart* parts;
+  int phases, phase = -1;
+  quant::Format format = {};
   const std::byte* tile = nullptr;
   DecodeGroups groups;
 
   // Goes on to a product that has units left for this warp; false: there is none.
-  __device__ __forceinline__ bool find(const DecodeArgs& a, int warp) {
+  __device__ __forceinline__ bool find(int warp) {
     while (groups.left == 0) {
-      if (phase == a.layer_count * kPhases) return false;
-      matrix = matrix_of(a, ++phase);
-      if (matrix == nullptr) continue;
-      groups.enter(*matrix, warp);
-      tile = tile_at(*matrix, groups.place);
+      if (phase + 1 >= phases) return false;
+      const DecodePart& part = parts[++phase];
+      groups.enter(part, warp);
+      format = part.format;
+      if (groups.left != 0) tile = part.tile_at(groups.place);
     }
     return true;
   }
   __device__ __forceinline__ void advance(int count) {
-    if (groups.advance(*matrix, count)) tile = tile_at(*matrix, groups.place);
+    if (groups.advance(count)) tile = parts[phase].tile_at(groups.place);
   }
 };
 
@@ -42,9 +43,9 @@ class PackedRing {
  public:
   static constexpr int kBarriers = kDecodeDepth;
 
-  __device__ __forceinline__ PackedRing(const DecodeArgs& a, std::byte* slots, std::uint64_t* barriers,
-                                        int warp, int lane)
-      : slots_(slots), barriers_(ring_address(barriers)) {
+  __device__ __forceinline__ PackedRing(const DecodeArgs& a, const DecodePart* parts, std::byte* slots,
+                                        std::uint64_t* barriers, int warp, int lane)
+      : cursor_{parts, phase_count(a)}, slots_(slots), barriers_(ring_address(barriers)) {
     if (lane == 0) {
       for (int i = 0; i < a.depth; ++i) {
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barriers_ + 8 * i) : "memory");
@@ -79,8 +80,8 @@ class PackedRing {
  private:
   __device__ __forceinline__ void request(const DecodeArgs& a, int at, int warp, int lane) {
     using quant::Format;
-    if (!cursor_.find(a, warp)) return;
-    switch (cursor_.matrix->format) {
+    if (!cursor_.find(warp)) return;
+    switch (cursor_.format) {
       case Format::q4_0:
         return request_of<Format::q4_0>(a, at, lane);
       case Format::q8_0:
@@ -94,7 +95,7 @@ class PackedRing {
   template <quant::Format F>
   __device__ __forceinline__ void request_of(const DecodeArgs& a, int at, int lane) {
     constexpr UnitShape kUnit = unit_shape(F);
-    const int count = cursor_.groups.count<group_units(F)>(*cursor_.matrix);
+    const int count = cursor_.groups.count<group_units(F)>();
     if (lane == 0) {
       const std::uint32_t barrier = barriers_ + 8 * at;
       const std::uint32_t to = ring_address(slots_ + at * a.slot_bytes);
@@ -132,9 +133,9 @@ class RowsRing {
   static constexpr int kBarriers = 1;
   static constexpr int kGroupBytes = 2048;
 
-  __device__ __forceinline__ RowsRing(const DecodeArgs& a, std::byte* slots, std::uint64_t*, int warp,
-                                      int lane)
-      : slots_(slots) {
+  __device__ __forceinline__ RowsRing(const DecodeArgs& a, const DecodePart* parts, std::byte* slots,
+                                      std::uint64_t*, int warp, int lane)
+      : cursor_{parts, phase_count(a)}, slots_(slots) {
     for (int i = 0; i < kRowsDepth; ++i) request(a, i, warp, lane);
   }
   __device__ __forceinline__ const std::byte* arrive(const DecodeArgs&) {
@@ -150,9 +151,8 @@ class RowsRing {
 
  private:
   __device__ __forceinline__ void request(const DecodeArgs& a, int at, int warp, int lane) {
-    if (cursor_.find(a, warp)) {
-      const DecodeMatrix& m = *cursor_.matrix;
-      const int row = lane / 8, chunk = lane % 8, row_bytes = m.tile_bytes / kTileRows;
+    if (cursor_.find(warp)) {
+      const int row = lane / 8, chunk = lane % 8, row_bytes = cursor_.groups.tile_units * 64;
       const std::byte* from = cursor_.tile + row * row_bytes + cursor_.groups.unit * 64 + chunk * 16;
       const std::uint32_t to =
           ring_address(slots_ + at * kGroupBytes + row * 128 + (chunk ^ row % 2 * 4) * 16);
