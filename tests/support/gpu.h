@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -42,8 +43,7 @@ class DeviceArray {
   explicit DeviceArray(std::int64_t count, std::int64_t skew = 0)
       : count_(count), front_(kGuard + skew * static_cast<std::int64_t>(sizeof(T))) {
     const std::int64_t bytes = front_ + byte_count() + kGuard;
-    store_ = gpu_allocate(bytes);
-    if (store_ == nullptr) throw std::bad_alloc();
+    store_ = take(bytes);
     GpuTest::gpu().fill(store_, 0xFF, bytes);
   }
   explicit DeviceArray(const std::vector<T>& values, std::int64_t skew = 0)
@@ -52,7 +52,7 @@ class DeviceArray {
   }
   ~DeviceArray() {
     GpuTest::gpu().synchronize();
-    gpu_free(store_);
+    kept().emplace(front_ + byte_count() + kGuard, store_);
   }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
@@ -77,6 +77,21 @@ class DeviceArray {
 
  private:
   static constexpr std::int64_t kGuard = 256;
+  // Arrays given back, by size, until the program ends: allocating takes the driver much longer than a test.
+  static std::multimap<std::int64_t, std::byte*>& kept() {
+    static std::multimap<std::int64_t, std::byte*> kept;
+    return kept;
+  }
+  static std::byte* take(std::int64_t bytes) {
+    if (const auto found = kept().find(bytes); found != kept().end()) {
+      std::byte* store = found->second;
+      kept().erase(found);
+      return store;
+    }
+    std::byte* store = gpu_allocate(bytes);
+    if (store == nullptr) throw std::bad_alloc();
+    return store;
+  }
   static bool untouched(const std::byte* at, std::int64_t bytes) {
     std::vector<std::byte> guard(static_cast<std::size_t>(bytes));
     GpuTest::gpu().download(guard.data(), at, bytes);
