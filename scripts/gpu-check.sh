@@ -29,8 +29,16 @@ else
   done
 fi
 
-# Reading memory is measured beside each row. The matrix units' ceiling is not: give it, in TFLOP/s, for that ratio.
-tflops=${SNUG_CEILING_TFLOPS:-}
+# Attention by itself, and the matrix units' ceiling. Reading memory is measured beside each row below as well.
+printf '\n'
+tflops=
+if [[ -x $build/bin/cuda_attention_bench ]]; then
+  attention=$("$build/bin/cuda_attention_bench") || failed=1
+  printf '%s\n' "$attention"
+  tflops=$(sed -n 's/.*ceilings: \([0-9]*\) TFLOP.*/\1/p' <<<"$attention")
+else
+  echo "gpu-check: $build/bin/cuda_attention_bench is not there: no rows of attention, no ceiling of prefill" >&2
+fi
 printf '\n%-22s %7s %6s %6s  %12s %11s %7s\n' model prompt new batch 'tok/s' achieved ratio
 row() {  # MODEL PROMPT GENERATE BATCH WHAT
   local json
