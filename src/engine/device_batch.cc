@@ -13,8 +13,8 @@ Result<DeviceBatch> DeviceBatch::create(Gpu& gpu, const model::ForwardLimits& li
   DeviceBatch b;
   b.gpu_ = &gpu;
   b.max_pages_ = (max_model_len + block_size - 1) / block_size;
-  Allocation* const blocks[] = {&b.device_,  &b.pinned_,       &b.sampling_,
-                                &b.sampled_, &b.sampled_host_, &b.logits_};
+  Allocation* const blocks[] = {&b.device_,       &b.pinned_, &b.sampling_,    &b.sampled_,
+                                &b.sampled_host_, &b.likely_, &b.likely_host_, &b.logits_};
   std::size_t next = 0;
   for (const auto& row : model::device_batch_rows(limits, max_model_len, block_size, vocab)) {
     SNUG_ASSIGN(*blocks[next++], ledger.allocate(row.tag, row.device, row.bytes));
@@ -93,6 +93,26 @@ std::vector<TokenLogprob> DeviceBatch::greedy(std::int64_t rows) {
   std::vector<TokenLogprob> result;
   for (std::int64_t i = 0; i < rows; ++i) result.push_back({host_tokens[i], host_logprobs[i]});
   return result;
+}
+
+void DeviceBatch::find_likely(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
+                              std::int64_t vocab, int usable_vocab) {
+  kernels::cuda::likely({.stream = stream,
+                         .logits = workspace.logits.f32(),
+                         .rows = rows,
+                         .vocab = vocab,
+                         .usable_vocab = usable_vocab,
+                         .likely = reinterpret_cast<kernels::LikelyTokens*>(likely_.data()),
+                         .workspace = sampling_.data(),
+                         .workspace_bytes = sampling_.bytes()});
+}
+
+std::span<const kernels::LikelyTokens> DeviceBatch::likely(std::int64_t rows) {
+  gpu_->download(likely_host_.data(), likely_.data(),
+                 rows * static_cast<std::int64_t>(sizeof(kernels::LikelyTokens)));
+  gpu_->synchronize();
+  return {reinterpret_cast<const kernels::LikelyTokens*>(likely_host_.data()),
+          static_cast<std::size_t>(rows)};
 }
 
 float* DeviceBatch::logits(const model::Workspace& workspace, std::int64_t count) {

@@ -8,6 +8,7 @@
 #include "core/gpu.h"
 #include "core/ledger.h"
 #include "engine/sampler.h"
+#include "kernels/likely.h"
 #include "model/batch.h"
 #include "model/workspace.h"
 
@@ -27,13 +28,18 @@ class DeviceBatch {
                      std::int64_t vocab, int usable_vocab);
   // What was chosen. Waits for the step.
   std::vector<TokenLogprob> greedy(std::int64_t rows);
+  // Enqueues the search for the most likely tokens of each of the first `rows` logits.
+  void find_likely(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
+                   std::int64_t vocab, int usable_vocab);
+  // What was found; valid until the next call. Waits for the step.
+  std::span<const kernels::LikelyTokens> likely(std::int64_t rows);
   // The first `count` logits, on the host. Waits for the step.
   float* logits(const model::Workspace& workspace, std::int64_t count);
 
  private:
   Gpu* gpu_ = nullptr;
   std::int64_t max_pages_ = 0;  // of a sequence
-  Allocation device_, pinned_, sampling_, sampled_, sampled_host_, logits_;
+  Allocation device_, pinned_, sampling_, sampled_, sampled_host_, likely_, likely_host_, logits_;
   model::DeviceBatch batch_;
 };
 

@@ -97,19 +97,12 @@ std::vector<Event> Engine::step() {
   std::vector<Event> events;
   std::vector<Scheduled> scheduled = scheduler_.next();
   if (scheduled.empty()) return events;
-  std::vector<TokenLogprob> greedy;
-  float* logits = nullptr;
+  StepResult result;
   try {
     build_batch(scheduled);
-    const auto wanted = static_cast<std::int64_t>(logit_rows_.size());
-    const bool choose = device_batch_ && wanted > 0 && all_greedy(scheduled);
-    run_step(wanted, choose);
-    if (choose) {
-      greedy = device_batch_->greedy(wanted);
-    } else if (wanted > 0) {
-      logits = device_batch_ ? device_batch_->logits(workspace_, wanted * config().vocab)
-                             : workspace_.logits.f32();
-    }
+    result.rows = static_cast<std::int64_t>(logit_rows_.size());
+    run_step(result.rows);
+    read_result(scheduled, result);
   } catch (const std::exception& e) {
     fail_all(scheduled, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
     return events;
@@ -118,24 +111,59 @@ std::vector<Event> Engine::step() {
   for (auto& s : scheduled) {
     s.sequence->computed += s.tokens;
     if (s.sequence->computed < s.sequence->length()) continue;  // its prompt goes on
-    const std::size_t at = row++;
-    if (!greedy.empty() && greedy[at].token >= 0) {
-      finish_row(s, Sampled{greedy[at].token, greedy[at].logprob, {}}, events);
-      continue;
-    }
-    if (!greedy.empty()) {
-      finish_row(s, Error{ErrorCode::failed, "non-finite logits", "the weights may be damaged"}, events);
-      continue;
-    }
-    const auto vocab = static_cast<std::size_t>(config().vocab);
-    const Sequence& sequence = *s.sequence;
-    finish_row(s,
-               sampler_.sample({logits + at * vocab, vocab}, sequence.request.params, sequence.counts,
-                               sequence.request.seed, static_cast<std::uint64_t>(sequence.generated()),
-                               usable_vocab_),
-               events);
+    finish_row(s, sample_row(*s.sequence, row++, result), events);
   }
   return events;
+}
+
+void Engine::read_result(const std::vector<Scheduled>& scheduled, StepResult& result) {
+  if (result.rows == 0) return;
+  if (!device_batch_) {
+    result.logits = workspace_.logits.f32();
+    return;
+  }
+  const bool any_likely = std::ranges::any_of(scheduled, [](const Scheduled& s) {
+    const SamplingParams& p = s.sequence->request.params;
+    return !is_greedy(p) && Sampler::takes_likely(p);
+  });
+  if (any_likely) {
+    device_batch_->find_likely(model_.stream(), workspace_, result.rows, config().vocab, usable_vocab_);
+  }
+  result.greedy = device_batch_->greedy(result.rows);
+  if (any_likely) result.likely = device_batch_->likely(result.rows);
+}
+
+Result<Sampled> Engine::sample_row(const Sequence& sequence, std::size_t row, StepResult& result) {
+  const SamplingParams& params = sequence.request.params;
+  const auto step = static_cast<std::uint64_t>(sequence.generated());
+  if (!result.greedy.empty()) {
+    const TokenLogprob& best = result.greedy[row];
+    if (best.token < 0) {
+      return Error{ErrorCode::failed, "non-finite logits",
+                   "the weights or a kernel are at fault: check the model's files"};
+    }
+    if (is_greedy(params)) return Sampled{best.token, best.logprob, {}};
+    if (!result.likely.empty() && result.likely[row].count <= kernels::kLikelyRoom) {
+      const kernels::LikelyTokens& likely = result.likely[row];
+      const std::span tokens(likely.tokens, static_cast<std::size_t>(likely.count));
+      const auto highest = std::ranges::max_element(tokens, {}, &kernels::LikelyToken::logit);
+      const auto all = std::min<std::int64_t>(config().vocab, usable_vocab_);
+      auto sampled =
+          sampler_.sample_likely(tokens, likely.count == all, double{highest->logit} - double{best.logprob},
+                                 params, sequence.counts, sequence.request.seed, step);
+      if (sampled) return std::move(*sampled);
+    }
+  }
+  const auto vocab = static_cast<std::size_t>(config().vocab);
+  if (result.logits == nullptr) {
+    try {
+      result.logits = device_batch_->logits(workspace_, result.rows * config().vocab);
+    } catch (const std::exception& e) {
+      return Error{ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""};
+    }
+  }
+  return sampler_.sample({result.logits + row * vocab, vocab}, params, sequence.counts, sequence.request.seed,
+                         step, usable_vocab_);
 }
 
 void Engine::build_batch(const std::vector<Scheduled>& scheduled) {
@@ -159,31 +187,28 @@ model::Batch Engine::batch() {
   return batch;
 }
 
-bool Engine::all_greedy(const std::vector<Scheduled>& scheduled) {
-  return std::ranges::all_of(scheduled, [](const Scheduled& s) {
-    const SamplingParams& p = s.sequence->request.params;
-    return p.temperature == 0 && p.repetition_penalty == 1 && p.presence_penalty == 0 &&
-           p.frequency_penalty == 0 && p.logit_bias.empty() && p.logprobs.value_or(0) == 0;
-  });
+bool Engine::is_greedy(const SamplingParams& p) {
+  return p.temperature == 0 && p.repetition_penalty == 1 && p.presence_penalty == 0 &&
+         p.frequency_penalty == 0 && p.logit_bias.empty() && p.logprobs.value_or(0) == 0;
 }
 
-void Engine::run_step(std::int64_t wanted, bool choose) {
+void Engine::run_step(std::int64_t wanted) {
   const model::Batch built = batch();
   const bool decodes = logit_rows_.size() == views_.size() && ids_.size() == views_.size();
   const auto graph = decode_graphs_.find(views_.size());
-  if (choose && decodes && graph != decode_graphs_.end()) {
+  if (decodes && graph != decode_graphs_.end()) {
     gpu_->launch(graph->second);
     return;
   }
-  enqueue(built, wanted, choose);
+  enqueue(built, wanted);
 }
 
-void Engine::enqueue(const model::Batch& built, std::int64_t wanted, bool choose) {
+void Engine::enqueue(const model::Batch& built, std::int64_t wanted) {
   if (wanted == 0 || !model_.decode(built, *layers_, kv_, workspace_)) {
     model_.forward(built, *layers_, kv_, workspace_);
     if (wanted > 0) model_.project(0, wanted, *layers_, workspace_);
   }
-  if (choose)
+  if (device_batch_ && wanted > 0)
     device_batch_->choose_greedy(model_.stream(), workspace_, wanted, config().vocab, usable_vocab_);
 }
 
@@ -199,11 +224,11 @@ void Engine::capture_decode_steps() {
     }
     const auto rows = static_cast<std::int64_t>(sequences);
     const model::Batch built = batch();
-    enqueue(built, rows, true);  // once for real: loads the kernels
+    enqueue(built, rows);  // once for real: loads the kernels
     gpu_->synchronize();
     gpu_->begin_capture();
     try {
-      enqueue(built, rows, true);
+      enqueue(built, rows);
     } catch (...) {
       gpu_->drop_capture();
       throw;

@@ -61,14 +61,23 @@ class Engine {
   // The batch under construction as the model takes it.
   model::Batch batch();
   std::vector<float> on_host(ConstValues values, std::int64_t count) const;
-  // Whether the most likely token is all that every request asks for.
-  static bool all_greedy(const std::vector<Scheduled>& scheduled);
+  // What a step brought to the host of its rows of logits.
+  struct StepResult {
+    std::int64_t rows = 0;
+    std::vector<TokenLogprob> greedy;               // from a GPU
+    std::span<const kernels::LikelyTokens> likely;  // where a row wants more than that
+    float* logits = nullptr;                        // (rows, vocab); from a GPU only once they are needed
+  };
+  void read_result(const std::vector<Scheduled>& scheduled, StepResult& result);
+  Result<Sampled> sample_row(const Sequence& sequence, std::size_t row, StepResult& result);
+  // Whether the most likely token is all that a request asks for.
+  static bool is_greedy(const SamplingParams& params);
   // Forward, projection and choice of a decode step of so many sequences, recorded once and replayed.
   void capture_decode_steps();
-  // The step whose batch is under construction, with the tokens' choice where `choose`: its graph, or
-  // enqueue().
-  void run_step(std::int64_t wanted, bool choose);
-  void enqueue(const model::Batch& built, std::int64_t wanted, bool choose);
+  // The step whose batch is under construction, and on a GPU the choice of each row's most likely token: its
+  // graph, or enqueue().
+  void run_step(std::int64_t wanted);
+  void enqueue(const model::Batch& built, std::int64_t wanted);
   void finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events);
   void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
 

@@ -50,15 +50,23 @@ float clamped(double logit) {
   return static_cast<float>(std::clamp(logit, -kLargest, kLargest));
 }
 
+bool penalizes(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
+}
+
+float penalized(float raw, const SamplingParams& params, const TokenCounts::Count& count) {
+  if (raw == kNegativeInfinity) return raw;
+  double logit = raw > 0 ? raw / params.repetition_penalty : raw * params.repetition_penalty;
+  if (count.output > 0) logit -= params.frequency_penalty * count.output + params.presence_penalty;
+  return clamped(logit);
+}
+
 void penalize(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts) {
   for (const auto& [id, count] : counts.counts()) {
     // Prompts hold ids that cannot be drawn, such as image placeholders.
     if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
     float& slot = logits[static_cast<std::size_t>(id)];
-    if (slot == kNegativeInfinity) continue;
-    double logit = slot > 0 ? slot / params.repetition_penalty : slot * params.repetition_penalty;
-    if (count.output > 0) logit -= params.frequency_penalty * count.output + params.presence_penalty;
-    slot = clamped(logit);
+    slot = penalized(slot, params, count);
   }
 }
 
@@ -90,11 +98,12 @@ class Weights {
   double highest_, temperature_;
 };
 
-// Leaves the k most likely.
+// Leaves the k most likely, in falling order.
 void keep_top_k(std::vector<Candidate>& candidates, int k) {
-  if (k <= 0 || static_cast<std::size_t>(k) >= candidates.size()) return;
-  std::nth_element(candidates.begin(), candidates.begin() + (k - 1), candidates.end(), more_likely);
-  candidates.resize(static_cast<std::size_t>(k));
+  if (k <= 0) return;
+  const auto end = candidates.begin() + std::min<std::ptrdiff_t>(k, std::ssize(candidates));
+  std::partial_sort(candidates.begin(), end, candidates.end(), more_likely);
+  candidates.erase(end, candidates.end());
 }
 
 // Leaves the smallest set of most likely tokens whose share reaches top_p, in falling order.
@@ -135,6 +144,12 @@ std::int32_t draw(const std::vector<Candidate>& candidates, const Weights& weigh
   return last;
 }
 
+// What min_p asks of a logit: the weight of the most likely is 1, so its share of that is a bound.
+double least_logit(float highest, const SamplingParams& params) {
+  return params.min_p > 0 ? highest + params.temperature * std::log(params.min_p)
+                          : -std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 void TokenCounts::add_prompt(std::span<const std::int32_t> ids) {
@@ -156,15 +171,13 @@ Result<Sampled> Sampler::sample(std::span<float> logits, const SamplingParams& p
   double normalizer = 0;
   std::optional<std::vector<float>>
       raw;  // the model's own logits, where they are reported and about to change
-  const bool penalized =
-      params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
   if (params.logprobs) {
     normalizer = log_sum_exp(usable);
     sampled.top = top_logprobs(usable, *params.logprobs, normalizer, candidates_);
-    if (penalized || !params.logit_bias.empty()) raw.emplace(usable.begin(), usable.end());
+    if (penalizes(params) || !params.logit_bias.empty()) raw.emplace(usable.begin(), usable.end());
   }
 
-  if (penalized) penalize(usable, params, counts);
+  if (penalizes(params)) penalize(usable, params, counts);
   for (const auto& [id, bias] : params.logit_bias) {
     if (id >= 0 && static_cast<std::size_t>(id) < usable.size()) usable[static_cast<std::size_t>(id)] += bias;
   }
@@ -172,24 +185,78 @@ Result<Sampled> Sampler::sample(std::span<float> logits, const SamplingParams& p
   sampled.token = argmax(usable);
   if (params.temperature > 0) {
     const float highest = usable[static_cast<std::size_t>(sampled.token)];
-    const Weights weight(highest, params.temperature);
-    // min_p first: the weight of the most likely is 1, so its share of that is a bound on the logit.
-    const double lowest = params.min_p > 0 ? highest + params.temperature * std::log(params.min_p)
-                                           : -std::numeric_limits<double>::infinity();
+    const double lowest = least_logit(highest, params);
     candidates_.clear();
     for (std::size_t i = 0; i < usable.size(); ++i) {
       if (usable[i] >= lowest && usable[i] != kNegativeInfinity) {
         candidates_.emplace_back(usable[i], static_cast<std::int32_t>(i));
       }
     }
-    keep_top_k(candidates_, params.top_k);
-    keep_top_p(candidates_, params.top_p, weight);
-    sampled.token = draw(candidates_, weight, random_uniform(seed, kDrawStream, step));
+    sampled.token = choose(highest, params, seed, step);
   }
 
   if (params.logprobs) {
     const auto token = static_cast<std::size_t>(sampled.token);
     sampled.logprob = static_cast<float>((raw ? (*raw)[token] : usable[token]) - normalizer);
+  }
+  return sampled;
+}
+
+std::int32_t Sampler::choose(float highest, const SamplingParams& params, std::uint64_t seed,
+                             std::uint64_t step) {
+  const Weights weight(highest, params.temperature);
+  keep_top_k(candidates_, params.top_k);
+  keep_top_p(candidates_, params.top_p, weight);
+  return draw(candidates_, weight, random_uniform(seed, kDrawStream, step));
+}
+
+bool Sampler::takes_likely(const SamplingParams& params) {
+  // Nothing may raise a token's logit above those that are more likely now.
+  return params.logit_bias.empty() && params.repetition_penalty >= 1 && params.presence_penalty >= 0 &&
+         params.frequency_penalty >= 0 && params.logprobs.value_or(0) <= kernels::kLikelyTokens &&
+         (params.temperature == 0 || (params.top_k > 0 && params.top_k <= kernels::kLikelyTokens));
+}
+
+std::optional<Sampled> Sampler::sample_likely(std::span<const kernels::LikelyToken> likely, bool is_all,
+                                              double normalizer, const SamplingParams& params,
+                                              const TokenCounts& counts, std::uint64_t seed,
+                                              std::uint64_t step) {
+  if (likely.empty() || !takes_likely(params)) return std::nullopt;
+  std::vector<Candidate> raw;
+  for (const auto& [logit, id] : likely) raw.emplace_back(logit, id);
+  std::sort(raw.begin(), raw.end(), more_likely);
+  std::vector<Candidate> all = raw;
+  if (penalizes(params)) {
+    for (auto& [logit, id] : all) {
+      const auto count = counts.counts().find(id);
+      if (count != counts.counts().end()) logit = penalized(logit, params, count->second);
+    }
+    std::sort(all.begin(), all.end(), more_likely);
+  }
+  // Tokens that are not here stay below the smallest logit here: what was lowered beyond that is uncertain.
+  const std::size_t needed = params.temperature == 0 ? 1 : static_cast<std::size_t>(params.top_k);
+  if (!is_all && (all.size() < needed || all[needed - 1].first < raw.back().first)) return std::nullopt;
+
+  Sampled sampled;
+  sampled.token = all.front().second;
+  const float highest = all.front().first;
+  if (params.temperature > 0) {
+    const double lowest = least_logit(highest, params);
+    candidates_.clear();
+    for (const Candidate& c : all) {
+      if (c.first >= lowest && c.first != kNegativeInfinity) candidates_.push_back(c);
+    }
+    sampled.token = choose(highest, params, seed, step);
+  }
+  if (params.logprobs) {
+    const auto logprob = [&](const Candidate& c) {
+      return TokenLogprob{c.second, static_cast<float>(c.first - normalizer)};
+    };
+    for (int i = 0; i < *params.logprobs && i < std::ssize(raw); ++i) {
+      sampled.top.push_back(logprob(raw[static_cast<std::size_t>(i)]));
+    }
+    const auto own = std::ranges::find(raw, sampled.token, &Candidate::second);
+    sampled.logprob = logprob(*own).logprob;
   }
   return sampled;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/sampling_params.h"
+#include "kernels/likely.h"
 
 namespace snug::engine {
 
@@ -51,7 +53,19 @@ class Sampler {
   Result<Sampled> sample(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts,
                          std::uint64_t seed, std::uint64_t step, int usable_vocab);
 
+  // The same result from the most likely tokens alone (kernels/likely.h): every token that is not among them
+  // has a smaller logit, or there is none (`is_all`). `normalizer` is the log of the sum of exp of all
+  // logits. Nothing where they do not suffice.
+  std::optional<Sampled> sample_likely(std::span<const kernels::LikelyToken> likely, bool is_all,
+                                       double normalizer, const SamplingParams& params,
+                                       const TokenCounts& counts, std::uint64_t seed, std::uint64_t step);
+  // Whether they usually suffice for such a request.
+  static bool takes_likely(const SamplingParams& params);
+
  private:
+  // The token of candidates_ that top_k, top_p and the draw leave; min_p has been applied.
+  std::int32_t choose(float highest, const SamplingParams& params, std::uint64_t seed, std::uint64_t step);
+
   std::vector<std::pair<float, std::int32_t>> candidates_;
 };
 

@@ -16,7 +16,7 @@ namespace snug::kernels {
 struct SkinnyLinearParams {
   Stream stream;
   std::int64_t tokens = 0;  // 1 … cuda::kSkinnyTokens
-  WeightView weight;        // (rows, cols): bf16 rows, or packed
+  WeightView weight;        // (rows, cols), packed
 
   // The input, either as it is …
   ConstValues x;  // (tokens, cols) bf16, row stride x_stride

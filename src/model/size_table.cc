@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "kernels/decode_layers.h"
+#include "kernels/likely.h"
 #include "kernels/linear.h"
 #include "kernels/sample.h"
 #include "kernels/skinny_linear.h"
@@ -148,13 +149,18 @@ std::vector<SizeRow> device_batch_rows(const ForwardLimits& l, std::int64_t max_
                                        std::int64_t vocab) {
   const std::int64_t ints =
       device_batch_ints(l.tokens, l.sequences, (max_model_len + block_size - 1) / block_size);
-  const std::int64_t sampling = kernels::cuda::sample_workspace_bytes(l.sequences, vocab);
+  // The choice of the most likely token and the search for the next ones take turns.
+  const std::int64_t sampling = std::max(kernels::cuda::sample_workspace_bytes(l.sequences, vocab),
+                                         kernels::cuda::likely_workspace_bytes(l.sequences));
+  const std::int64_t likely = l.sequences * static_cast<std::int64_t>(sizeof(kernels::LikelyTokens));
   return {
       {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::gpu0},
       {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::pinned},
       {"workspace.sampling", "bytes", pages(sampling), Device::gpu0},
       {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::gpu0},
       {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::pinned},
+      {"workspace.likely", "the most likely tokens of a row", pages(likely), Device::gpu0},
+      {"workspace.likely", "the most likely tokens of a row", pages(likely), Device::pinned},
       {"workspace.logits", fmt::format("({}, {}) float32", l.logit_rows, vocab),
        pages(l.logit_rows * vocab * 4), Device::pinned},
   };

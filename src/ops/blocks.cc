@@ -14,10 +14,7 @@ using kernels::LinearOutput;
 using kernels::Precision;
 using kernels::WeightView;
 
-// 16-bit weights are left to cuBLASLt: a chain of a decode step's products took the skinny kernel 5.8 ms on
-// an H200 (2.4 TB/s), a whole step through cuBLASLt 4.9 ms.
 bool is_skinny(const Stream& stream, std::int64_t tokens, const WeightView& w, Precision precision) {
-  if (w.layout != kernels::Layout::packed) return false;
   return stream.backend == Backend::cuda && precision != Precision::exact &&
          tokens <= kernels::cuda::kSkinnyTokens && kernels::cuda::skinny_supports(w);
 }

@@ -26,7 +26,7 @@ std::int64_t blocks_for(std::int64_t tokens) {
 
 // Room for what the driver takes by itself once kernels run (modules, cuBLASLt's kernels, graphs), which is
 // measured only after loading.
-constexpr std::int64_t kGpuModules = 160ll << 20;
+constexpr std::int64_t kGpuModules = 120ll << 20;
 constexpr std::int64_t kGpuHostGrowth = 384ll << 20;  // the driver's side on the host
 
 // The largest chunk that is tried on a GPU, where products become efficient.

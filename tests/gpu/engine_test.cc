@@ -101,6 +101,33 @@ TEST_P(GpuEngine, NeighboursDoNotMatter) {
   }
 }
 
+// Draws from the most likely tokens, found on the GPU, are those from the whole row: a bias of nothing asks
+// for it.
+TEST_P(GpuEngine, DrawsAreTheSameFromWholeRows) {
+  const auto prompt = random_prompt(40);
+  const auto draw = [&](bool whole) {
+    std::vector<std::int32_t> tokens;
+    engine::SamplingParams params;
+    params.temperature = 0.9;
+    params.top_k = 20;
+    params.top_p = 0.9;
+    params.repetition_penalty = 1.1;
+    params.max_tokens = 64;
+    params.ignore_eos = true;
+    if (whole) params.logit_bias[7] = 0;
+    EXPECT_TRUE(llm_->engine().submit({prompt, params, seed_, {}}).ok());
+    while (!llm_->engine().idle()) {
+      for (const auto& event : llm_->engine().step()) {
+        if (event.token) tokens.push_back(event.token->token);
+      }
+    }
+    return tokens;
+  };
+  const auto likely = draw(false);
+  EXPECT_EQ(likely.size(), 64U);
+  EXPECT_EQ(likely, draw(true));
+}
+
 // 10,000 steps with 0 to 12 sequences that come and go: graphs of many sizes, eager steps, prompts in chunks.
 TEST_P(GpuEngine, MemoryIsFlatOverTenThousandSteps) {
   const Gpu& gpu = *llm_->gpu();

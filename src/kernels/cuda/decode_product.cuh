@@ -6,17 +6,11 @@
 
 #include "kernels/cuda/decode_stream.cuh"
 #include "kernels/cuda/decode_unit.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace snug::kernels::cuda {
 
 inline constexpr int kDecodeColumns = 8192;  // of the residual stream, at most
-
-__device__ __forceinline__ float4 load_l2(const float* at) {
-  return __ldcg(reinterpret_cast<const float4*>(at));
-}
-__device__ __forceinline__ float4 plus(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
 
 // The RMS norm (Zhang and Sennrich 2019) of x + part 0 + part 1, as bfloat16, to shared memory. Every block
 // makes it for itself; where there are parts (parts != null), the sum goes to `next`, a share from each
@@ -139,11 +133,6 @@ __device__ __forceinline__ void put(const DecodeResult& to, int row, float value
   }
 }
 
-// silu(gate) * up
-__device__ __forceinline__ float gated_value(float gate, float up) {
-  return gate / (1.0f + __expf(-gate)) * up;
-}
-
 // What warps have of tiles that none of them has to itself.
 struct DecodeSlots {
   // Of a warp: of the first group and of the last, a group being a tile, or a gate tile and its up tile.
@@ -230,8 +219,7 @@ __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeP
       const std::byte* x = row + (groups.unit + J) * kColumnBytes;
       if constexpr (kRows) {
         const std::byte* w = slot + g * 128 + ((J * 4 + t) ^ g % 2 * 4) * 16;
-        const Unit<F> weights = {load_as<uint4>(w), load_as<uint4>(w + 1024)};
-        OneToken<F>::multiply(weights, load_as<uint4>(x), y);
+        OneToken<F>::multiply(load_as<uint4>(w), load_as<uint4>(w + 1024), load_as<uint4>(x), y);
       } else {
         Unit<F> weights;
         weights.load(slot + J * unit_shape(F).bytes, slot + kUnits * unit_shape(F).bytes, lane);

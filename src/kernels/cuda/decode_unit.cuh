@@ -32,10 +32,11 @@ struct OneToken;
 
 template <>
 struct OneToken<quant::Format::bf16> {
-  __device__ __forceinline__ static void multiply(const Unit<quant::Format::bf16>& w, const uint4& b,
+  // The lane's 8 columns of rows g and g + 8: y has those rows in elements 0 and 2.
+  __device__ __forceinline__ static void multiply(const uint4& low, const uint4& high, const uint4& b,
                                                   float (&y)[4]) {
-    mma_bf16(y, w.low.x, w.high.x, w.low.y, w.high.y, b.x, b.y);
-    mma_bf16(y, w.low.z, w.high.z, w.low.w, w.high.w, b.z, b.w);
+    mma_bf16(y, low.x, high.x, low.y, high.y, b.x, b.y);
+    mma_bf16(y, low.z, high.z, low.w, high.w, b.z, b.w);
   }
 };
 

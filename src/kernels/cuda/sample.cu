@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/order.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/sample.h"
 
@@ -30,15 +31,6 @@ struct ChunkStats {
   u64 top;     // rank_of the most likely
   u64 bad;     // NaN or +inf turned up
 };
-
-// Rises with the value; -0 and 0 are one.
-__device__ __forceinline__ unsigned order_of(float x) {
-  const unsigned bits = __float_as_uint(x + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-__device__ __forceinline__ float value_of(unsigned order) {
-  return __uint_as_float(order & 0x80000000u ? order & 0x7FFFFFFFu : ~order);
-}
 
 // The most likely token, of equal ones the lowest id, has the largest of these.
 __device__ __forceinline__ u64 rank_of(float x, unsigned id) {

@@ -20,14 +20,13 @@ void launch_skinny(const Stream& stream, SkinnyArgs a, int grid) {
   a.tile_bytes = tile_bytes(F, a.cols);
   a.tile_units = a.cols / unit_shape(F).cols;
   constexpr int kWarps = StreamShape<F>::kWarps, kGroup = kWarps * StreamShape<F>::kGroupBytes;
-  constexpr bool kRing = F != quant::Format::bf16;
   constexpr int kStatic = 1024 + 1024;  // what the kernel has besides, and what the system takes of a block
   const auto limit = static_cast<int>(stream.gpu->shared_bytes_per_block) - kStatic;
   int bytes = kWarps * 2 * (a.output == SkinnyOutput::gated ? 2 : 1) * kTileRows * a.tokens * 4;
   bytes = (bytes + 127) / 128 * 128;
   // Rows lie so that a warp's reads of a block of 32 columns meet no bank twice.
   a.staged_row = (a.cols * 2 + 127) / 128 * 128 + (F == quant::Format::q6_k ? 32 : 64);
-  const int staged = (a.tokens * a.staged_row + 127) / 128 * 128, least_ring = kRing ? 2 * kGroup : 0;
+  const int staged = (a.tokens * a.staged_row + 127) / 128 * 128, least_ring = 2 * kGroup;
   // Every tile reads x again, so it is worth a copy where there is room.
   if (a.input == SkinnyInput::direct && bytes + staged + least_ring <= limit) a.input = SkinnyInput::copied;
   if (a.input != SkinnyInput::direct) {
@@ -35,11 +34,9 @@ void launch_skinny(const Stream& stream, SkinnyArgs a, int grid) {
     bytes += staged;
   }
   a.ring = bytes;
-  if (kRing) {
-    // As long as leaves room for a second block, or else for a little.
-    a.depth = std::clamp((limit / 2 + (8 << 10) - bytes) / kGroup, 2, StreamShape<F>::kDepth);
-    bytes += a.depth * kGroup;
-  }
+  // As long as leaves room for a second block, or else for a little.
+  a.depth = std::clamp((limit / 2 + (8 << 10) - bytes) / kGroup, 2, StreamShape<F>::kDepth);
+  bytes += a.depth * kGroup;
   if (bytes <= limit) {
     if (a.input == SkinnyInput::direct) return launch_skinny_kernel<F, false>(stream, a, grid, bytes);
     return launch_skinny_kernel<F, true>(stream, a, grid, bytes);

@@ -36,15 +36,9 @@ void norm_tokens(const SkinnyLinearParams& p, SkinnyArgs& a) {
   if (scratch == nullptr) refuse("several tokens need Residual::next");
   a.x = reinterpret_cast<const __nv_bfloat16*>(scratch);
   a.x_stride = 2 * static_cast<std::int64_t>(a.cols);
-  const auto with_warps = [&]<int Warps>() {
-    launch(p.stream, skinny_norm_kernel<Warps>, dim3(static_cast<unsigned>(a.tokens)), dim3(Warps * 32), 0, a,
-           reinterpret_cast<__nv_bfloat16*>(scratch));
-  };
-  if (p.weight.format == Format::bf16) {
-    with_warps.operator()<StreamShape<Format::bf16>::kWarps>();
-  } else {
-    with_warps.operator()<StreamShape<Format::q4_0>::kWarps>();
-  }
+  constexpr int kWarps = StreamShape<Format::q4_0>::kWarps;  // as of all formats
+  launch(p.stream, skinny_norm_kernel<kWarps>, dim3(static_cast<unsigned>(a.tokens)), dim3(kWarps * 32), 0, a,
+         reinterpret_cast<__nv_bfloat16*>(scratch));
 }
 
 }  // namespace
@@ -53,8 +47,7 @@ bool skinny_supports(const WeightView& weight) {
   if (weight.rows <= 0 || weight.cols <= 0 || weight.rows % kTileRows != 0) return false;
   // Places in the sequence of units are ints.
   if (weight.rows / kTileRows * (weight.cols / 32) > (1 << 30)) return false;
-  if (weight.layout == Layout::packed) return is_packable(weight.format, weight.rows, weight.cols);
-  return weight.layout == Layout::rows && weight.format == Format::bf16 && weight.cols % 32 == 0;
+  return weight.layout == Layout::packed && is_packable(weight.format, weight.rows, weight.cols);
 }
 
 void skinny_linear(const SkinnyLinearParams& p) {
@@ -109,8 +102,6 @@ void skinny_linear(const SkinnyLinearParams& p) {
       std::min(p.stream.gpu->multiprocessors, p.gated && p.parts == nullptr ? a.tiles / 2 : a.tiles);
   if (a.input == SkinnyInput::copied) norm_tokens(p, a);
   switch (p.weight.format) {
-    case Format::bf16:
-      return launch_skinny<Format::bf16>(p.stream, a, grid);
     case Format::q4_0:
       return launch_skinny<Format::q4_0>(p.stream, a, grid);
     case Format::q8_0:

@@ -38,11 +38,6 @@ __device__ __forceinline__ void put(const SkinnyArgs& a, int token, int row, flo
   }
 }
 
-// silu(gate) * up
-__device__ __forceinline__ float gated_value(float gate, float up) {
-  return gate / (1.0f + __expf(-gate)) * up;
-}
-
 // Adds up the tiles that no warp had to itself. A group is a tile, or a gate tile and its up tile.
 template <bool Gated, int Warps>
 __device__ __forceinline__ void reduce_slots(const SkinnyArgs& a, const SkinnyRun<Warps>& run,
@@ -222,7 +217,6 @@ __global__ void __launch_bounds__(StreamShape<F>::kThreads, 2)
 // Sizes, shared memory and the launch, in skinny_<format>.cu.
 template <quant::Format F>
 void launch_skinny(const Stream& stream, SkinnyArgs a, int grid);
-extern template void launch_skinny<quant::Format::bf16>(const Stream&, SkinnyArgs, int);
 extern template void launch_skinny<quant::Format::q4_0>(const Stream&, SkinnyArgs, int);
 extern template void launch_skinny<quant::Format::q8_0>(const Stream&, SkinnyArgs, int);
 extern template void launch_skinny<quant::Format::q4_k>(const Stream&, SkinnyArgs, int);

@@ -6,17 +6,11 @@
 #pragma once
 
 #include "kernels/cuda/skinny_args.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace snug::kernels::cuda {
 
 inline constexpr int kNormColumns = 8192;  // at most
-
-__device__ __forceinline__ float4 load_l2(const float* at) {
-  return __ldcg(reinterpret_cast<const float4*>(at));
-}
-__device__ __forceinline__ float4 plus(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
 
 // One token's norm by a block: the sum of the residual stream and what is pending to `next` (where `writes`),
 // its norm as bfloat16 to `to`, which may be what is pending. Ends without a barrier.

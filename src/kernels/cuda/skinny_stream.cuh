@@ -8,16 +8,14 @@ namespace snug::kernels::cuda {
 
 // Warps of a block, units of a group and groups of a ring. What is on its way must cover the latency of
 // memory, some 40 KB for each multiprocessor, and two blocks must fit beside each other, so that the next
-// kernel's can get their first weights in time. Packed weights take many dependent instructions, so many
-// warps; bfloat16 takes few, so the registers serve as the ring instead.
+// kernel's can get their first weights in time. Unpacking takes many dependent instructions, so many
+// warps.
 template <quant::Format F>
 struct StreamShape {
-  static constexpr int kWarps = F == quant::Format::bf16 ? 8 : 16;
+  static constexpr int kWarps = 16;
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kUnits = F == quant::Format::bf16                               ? 8
-                                : F == quant::Format::q8_0 || F == quant::Format::q6_k ? 2
-                                                                                       : 4;
-  static constexpr int kDepth = F == quant::Format::bf16 ? 0 : 4;  // at most
+  static constexpr int kUnits = F == quant::Format::q8_0 || F == quant::Format::q6_k ? 2 : 4;
+  static constexpr int kDepth = 4;  // at most
   static constexpr int kGroupBytes = kUnits * unit_shape(F).bytes + unit_shape(F).head_bytes;
 };
 
@@ -131,73 +129,6 @@ class WeightStream {
   int depth_;
   int at_ = 0;
   std::uint32_t parity_ = 0;
-};
-
-// Rows of bfloat16 come straight into registers, each of which is asked for again as soon as it is used.
-template <>
-class WeightStream<quant::Format::bf16> {
-  static constexpr int kUnits = StreamShape<quant::Format::bf16>::kUnits;
-
- public:
-  static constexpr int kBarriers = 1;
-
-  __device__ __forceinline__ WeightStream(const SkinnyArgs& a, int begin, int end, std::byte*, std::uint64_t*,
-                                          int lane)
-      : source_(a, begin, end),
-        in_tile_((static_cast<std::int64_t>(lane / 4) * a.cols + lane % 4 * 8) * 2),
-        half_(static_cast<std::int64_t>(a.cols) * 16) {
-    locate(a);
-    load<0>();
-    load<1>();
-    load<2>();
-    load<3>();
-    load<4>();
-    load<5>();
-    load<6>();
-    load<7>();
-    next(a);
-  }
-  __device__ __forceinline__ void arrive() {}
-  template <int J>
-  __device__ __forceinline__ Unit<quant::Format::bf16> get(int) const {
-    return units_[J];
-  }
-  template <int J>
-  __device__ __forceinline__ void used() {
-    load<J>();
-  }
-  __device__ __forceinline__ void release(const SkinnyArgs& a, int) { next(a); }
-
- private:
-  __device__ __forceinline__ void locate(const SkinnyArgs& a) {
-    count_ = source_.count(a);
-    from_ = tile_at(a, source_.place) + source_.unit * 64 + in_tile_;
-  }
-  __device__ __forceinline__ void next(const SkinnyArgs& a) {
-    source_.advance(a, count_);
-    count_ = 0;
-    if (source_.left > 0) locate(a);
-  }
-  template <int J>
-  __device__ __forceinline__ void load() {
-    if (J < count_) {
-      units_[J].low = stream(from_ + J * 64);
-      units_[J].high = stream(from_ + half_ + J * 64);
-    }
-  }
-  __device__ __forceinline__ static uint4 stream(const std::byte* at) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at));
-    return v;
-  }
-
-  SkinnyGroups<kUnits> source_;
-  std::int64_t in_tile_, half_;
-  const std::byte* from_ = nullptr;
-  int count_ = 0;
-  Unit<quant::Format::bf16> units_[kUnits];
 };
 
 }  // namespace snug::kernels::cuda

@@ -84,6 +84,11 @@ __device__ __forceinline__ void scale_add(float (&y)[4], float d0, float d1, con
   y[3] = fmaf(d1, c[3], y[3]);
 }
 
+// silu(gate) * up
+__device__ __forceinline__ float gated_value(float gate, float up) {
+  return gate / (1.0f + __expf(-gate)) * up;
+}
+
 template <class T>
 __device__ __forceinline__ T load_as(const std::byte* at) {
   return *reinterpret_cast<const T*>(at);
@@ -118,16 +123,6 @@ struct UnitConstants<quant::Format::q6_k> {
 // token g's activations: for each block of 32 columns the lane's 8 in the order of column_of().
 template <quant::Format F>
 struct Unit;
-
-template <>
-struct Unit<quant::Format::bf16> {
-  using Constants = UnitConstants<quant::Format::bf16>;
-  uint4 low, high;  // rows g and g + 8
-  __device__ __forceinline__ void multiply(const Constants&, const uint4 (&b)[1], float (&y)[4]) const {
-    mma_bf16(y, low.x, high.x, low.y, high.y, b[0].x, b[0].y);
-    mma_bf16(y, low.z, high.z, low.w, high.w, b[0].z, b[0].w);
-  }
-};
 
 template <>
 struct Unit<quant::Format::q4_0> {

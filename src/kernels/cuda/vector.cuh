@@ -35,6 +35,14 @@ __device__ __forceinline__ std::uint32_t pair_of_bf16(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+// Past L1: what another multiprocessor may have written meanwhile.
+__device__ __forceinline__ float4 load_l2(const float* at) {
+  return __ldcg(reinterpret_cast<const float4*>(at));
+}
+__device__ __forceinline__ float4 plus(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
 // The address must suit accesses of min(16, N * sizeof(T)) bytes.
 template <int N>
 __device__ __forceinline__ void load_run(const float* at, float (&v)[N]) {

@@ -5,6 +5,7 @@
 #include "kernels/ceiling.h"
 #include "kernels/decode_layers.h"
 #include "kernels/elementwise.h"
+#include "kernels/likely.h"
 #include "kernels/linear.h"
 #include "kernels/sample.h"
 #include "kernels/skinny_linear.h"
@@ -81,6 +82,13 @@ bool decode_layers_supports(const Stream&, const DecodeModel&) {
   absent();
 }
 void decode_layers(const DecodeLayersParams&) {
+  absent();
+}
+
+std::int64_t likely_workspace_bytes(std::int64_t) {
+  absent();
+}
+void likely(const LikelyParams&) {
   absent();
 }
 

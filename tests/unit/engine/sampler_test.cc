@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -333,6 +334,84 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
                    }())
                 .top.size(),
             3u);
+}
+
+// The most likely tokens alone give the same token and log-probabilities as the whole row, or say that they
+// do not suffice.
+TEST(Sampler, LikelyTokensGiveWhatAllGive) {
+  const std::uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  Sampler sampler;
+  int answered = 0, refused = 0;
+  for (int round = 0; round < 400; ++round) {
+    const int vocab = std::uniform_int_distribution<int>(300, 4000)(random);
+    auto logits = random_logits(random, vocab, 3);
+    if (round % 5 == 0) {
+      for (float& x : logits) x = std::round(x);  // ties
+    }
+    SamplingParams params;
+    params.temperature = round % 7 == 0 ? 0 : std::uniform_real_distribution<>(0.2, 2)(random);
+    params.top_k = std::uniform_int_distribution<int>(1, 100)(random);
+    params.top_p = round % 2 == 0 ? 1 : std::uniform_real_distribution<>(0.3, 1)(random);
+    params.min_p = round % 3 == 0 ? 0.02 : 0;
+    params.repetition_penalty = round % 4 == 0 ? 1 : std::uniform_real_distribution<>(1, 4)(random);
+    params.presence_penalty = round % 4 == 1 ? 1.5 : 0;
+    if (round % 2 == 0) params.logprobs = 5;
+    ASSERT_TRUE(Sampler::takes_likely(params));
+    // Those that the penalties hit are likely ones.
+    std::vector<std::int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, std::greater{},
+                      [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; });
+    TokenCounts counts;
+    for (int i = 0; i < (round % 2 == 0 ? 150 : 900); ++i) {
+      const auto id = order[std::uniform_int_distribution<std::size_t>(0, 299)(random)];
+      i % 2 == 0 ? counts.add_output(id) : counts.add_prompt(std::vector{id});
+    }
+    const float bound = logits[static_cast<std::size_t>(order[255])];
+    std::vector<kernels::LikelyToken> likely;
+    for (const auto id : order) {
+      const float logit = logits[static_cast<std::size_t>(id)];
+      if (logit >= bound) likely.push_back({logit, id});
+    }
+    std::ranges::shuffle(likely, random);
+    double normalizer = 0;
+    for (const float x : logits) normalizer += std::exp(static_cast<double>(x));
+    normalizer = std::log(normalizer);
+    const auto got = sampler.sample_likely(likely, false, normalizer, params, counts, seed, 3);
+    const Sampled want = sample(sampler, logits, params, seed, 3, counts);
+    if (!got) {
+      ++refused;
+      continue;
+    }
+    ++answered;
+    EXPECT_EQ(got->token, want.token) << "round " << round;
+    ASSERT_EQ(got->top.size(), want.top.size());
+    EXPECT_NEAR(got->logprob, want.logprob, 1e-4);
+    for (std::size_t i = 0; i < want.top.size(); ++i) {
+      EXPECT_EQ(got->top[i].token, want.top[i].token);
+      EXPECT_NEAR(got->top[i].logprob, want.top[i].logprob, 1e-4);
+    }
+  }
+  EXPECT_GT(answered, 200);
+  EXPECT_GT(refused, 0);  // where penalties take most of them below the bound
+}
+
+TEST(Sampler, LikelyTokensDoNotSufficeForEverything) {
+  SamplingParams params;
+  EXPECT_FALSE(Sampler::takes_likely(params));  // no top_k: the draw is from the whole vocabulary
+  params.top_k = 20;
+  EXPECT_TRUE(Sampler::takes_likely(params));
+  const auto without = [&](auto&& change) {
+    SamplingParams p = params;
+    change(p);
+    EXPECT_FALSE(Sampler::takes_likely(p));
+  };
+  without([](SamplingParams& p) { p.logit_bias[3] = 5; });
+  without([](SamplingParams& p) { p.repetition_penalty = 0.9; });
+  without([](SamplingParams& p) { p.presence_penalty = -1; });
+  without([](SamplingParams& p) { p.frequency_penalty = -1; });
+  without([](SamplingParams& p) { p.top_k = kernels::kLikelyTokens + 1; });
 }
 
 }  // namespace

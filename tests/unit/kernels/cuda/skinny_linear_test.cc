@@ -42,7 +42,6 @@ class CudaSkinnyLinear : public test::GpuTest, public testing::WithParamInterfac
     info.decode(blocks.data(), decoded_.data(), rows * cols);
     source_ = std::make_unique<test::DeviceArray<std::byte>>(blocks);
     weight_ = {GetParam(), Layout::rows, rows, cols, source_->data()};
-    if (GetParam() == Format::bf16) return;
     const auto target = cuda::target_of(GetParam(), rows, cols, false);
     ASSERT_EQ(target.layout, Layout::packed);
     packed_ = std::make_unique<test::DeviceArray<std::byte>>(target.bytes);
@@ -231,8 +230,7 @@ TEST_P(CudaSkinnyLinear, ShapesOfTheModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CudaSkinnyLinear,
-                         testing::Values(Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k,
-                                         Format::q6_k),
+                         testing::Values(Format::q4_0, Format::q8_0, Format::q4_k, Format::q6_k),
                          [](const auto& parameter) {
                            return std::string(quant::info(parameter.param).name);
                          });
