@@ -41,6 +41,7 @@ class GridBarrier {
 
 template <class Ring, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_constant__ DecodeArgs a) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // decode_layers_supports() asks for it
   using quant::Format;
   constexpr bool kPacked = std::is_same_v<Ring, PackedRing>;
   extern __shared__ __align__(128) std::byte shared[];
@@ -129,6 +130,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       barrier.wait();
     }
   }
+#endif
 }
 
 // Of decode_packed.cu and decode_rows.cu.
