@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/skinny_linear.h"
 
@@ -29,13 +30,16 @@ constexpr std::int64_t kRepeatedSkinny = 6 * kernels::cuda::kSkinnyTokens;
 
 void linear_cuda(const kernels::LinearParams& p) {
   if (p.precision == kernels::Precision::exact) return kernels::cuda::simple_linear(p);
-  for (const auto& out : p.outputs) {
+  const auto is_skinny = [&p](const kernels::LinearOutput& out) {
     const bool packed = out.weight.layout == kernels::Layout::packed;
-    const std::int64_t most = packed ? kRepeatedSkinny : kernels::cuda::kSkinnyTokens;
-    if (p.tokens > most || out.add || out.bias != nullptr || !kernels::cuda::skinny_supports(out.weight)) {
-      kernels::LinearParams one = p;
-      one.outputs = {&out, 1};
-      kernels::cuda::linear(one);
+    return p.tokens <= (packed ? kRepeatedSkinny : kernels::cuda::kSkinnyTokens) && !out.add &&
+           out.bias == nullptr && kernels::cuda::skinny_supports(out.weight);
+  };
+  // All others in one call: neighbours are one product there.
+  std::vector<kernels::LinearOutput> others;
+  for (const auto& out : p.outputs) {
+    if (!is_skinny(out)) {
+      others.push_back(out);
       continue;
     }
     for (std::int64_t t = 0; t < p.tokens; t += kernels::cuda::kSkinnyTokens) {
@@ -48,6 +52,10 @@ void linear_cuda(const kernels::LinearParams& p) {
                                     .y_stride = out.y_stride});
     }
   }
+  if (others.empty()) return;
+  kernels::LinearParams rest = p;
+  rest.outputs = others;
+  kernels::cuda::linear(rest);
 }
 
 }  // namespace
