@@ -105,12 +105,11 @@ void DeviceBatch::find_likely(const Stream& stream, const model::Workspace& work
                          .likely = reinterpret_cast<kernels::LikelyTokens*>(likely_.data()),
                          .workspace = sampling_.data(),
                          .workspace_bytes = sampling_.bytes()});
-}
-
-std::span<const kernels::LikelyTokens> DeviceBatch::likely(std::int64_t rows) {
   gpu_->download(likely_host_.data(), likely_.data(),
                  rows * static_cast<std::int64_t>(sizeof(kernels::LikelyTokens)));
-  gpu_->synchronize();
+}
+
+std::span<const kernels::LikelyTokens> DeviceBatch::likely(std::int64_t rows) const {
   return {reinterpret_cast<const kernels::LikelyTokens*>(likely_host_.data()),
           static_cast<std::size_t>(rows)};
 }

@@ -28,11 +28,11 @@ class DeviceBatch {
                      std::int64_t vocab, int usable_vocab);
   // What was chosen. Waits for the step.
   std::vector<TokenLogprob> greedy(std::int64_t rows);
-  // Enqueues the search for the most likely tokens of each of the first `rows` logits.
+  // Enqueues the search for the most likely tokens of each of the first `rows` logits, and their copy.
   void find_likely(const Stream& stream, const model::Workspace& workspace, std::int64_t rows,
                    std::int64_t vocab, int usable_vocab);
-  // What was found; valid until the next call. Waits for the step.
-  std::span<const kernels::LikelyTokens> likely(std::int64_t rows);
+  // What was found, once greedy() has waited for the step; valid until the next search.
+  std::span<const kernels::LikelyTokens> likely(std::int64_t rows) const;
   // The first `count` logits, on the host. Waits for the step.
   float* logits(const model::Workspace& workspace, std::int64_t count);
 

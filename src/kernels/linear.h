@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/device.h"
 #include "core/values.h"
@@ -99,6 +100,10 @@ struct Target {
   std::int64_t bytes = 0;
 };
 Target target_of(quant::Format format, std::int64_t rows, std::int64_t cols, bool exact);
+// Whether b's rows lie behind a's, so that both are one weight.
+bool is_behind(const WeightView& a, const WeightView& b);
+// As few weights: rows that lie one behind the other are one.
+std::vector<WeightView> merged(std::span<const WeightView> weights);
 // Packs rows [first_row, first_row + source.rows) of a weight of target.rows rows. `source` and `target` are
 // device memory, `source` row-major; first_row is a multiple of 16.
 void pack_rows(const Stream& stream, const WeightView& source, const WeightView& target,

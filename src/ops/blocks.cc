@@ -19,26 +19,10 @@ bool is_skinny(const Stream& stream, std::int64_t tokens, const WeightView& w, P
          tokens <= kernels::cuda::kSkinnyTokens && kernels::cuda::skinny_supports(w);
 }
 
-std::int64_t bytes_of(const WeightView& w) {
-  return kernels::cuda::target_of(w.format, w.rows, w.cols, w.format == quant::Format::f32).bytes;
-}
-
-// Whether b's rows lie behind a's, so that both are one weight.
-bool is_next(const WeightView& a, const WeightView& b) {
-  return a.format == b.format && a.layout == b.layout && a.cols == b.cols && a.data + bytes_of(a) == b.data;
-}
-
-// Outputs as few products: rows of weights that lie one behind the other are one weight.
 std::vector<WeightView> merged(std::span<const LinearOutput> outputs) {
-  std::vector<WeightView> products;
-  for (const auto& out : outputs) {
-    if (!products.empty() && is_next(products.back(), out.weight)) {
-      products.back().rows += out.weight.rows;
-    } else {
-      products.push_back(out.weight);
-    }
-  }
-  return products;
+  std::vector<WeightView> weights;
+  for (const auto& out : outputs) weights.push_back(out.weight);
+  return kernels::cuda::merged(weights);
 }
 
 void swap_if_settled(kernels::Residual& residual) {
@@ -102,8 +86,8 @@ void norm_linear(const NormLinearParams& p, kernels::Pending& pending) {
 
 void norm_gated(const NormLinearParams& p) {
   const LinearOutput &gate = p.outputs[0], &up = p.outputs[1];
-  if (is_skinny(p.stream, p.tokens, gate.weight, p.precision) && is_next(gate.weight, up.weight) &&
-      gate.weight.rows == up.weight.rows) {
+  if (is_skinny(p.stream, p.tokens, gate.weight, p.precision) &&
+      kernels::cuda::is_behind(gate.weight, up.weight) && gate.weight.rows == up.weight.rows) {
     kernels::cuda::skinny_linear({.stream = p.stream,
                                   .tokens = p.tokens,
                                   .weight = merged(p.outputs)[0],

@@ -12,14 +12,8 @@
 namespace snug::kernels::cuda {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
-
 std::int64_t rounded(std::int64_t bytes) {
   return (bytes + 63) / 64 * 64;
-}
-
-std::int64_t stats_bytes(int heads, std::int64_t sequences) {
-  return rounded(sequences * heads * max_splits(heads) * static_cast<std::int64_t>(sizeof(float2)));
 }
 
 void refuse(const std::string& what) {
@@ -69,12 +63,12 @@ AttentionCall make_call(const AttentionParams& p) {
   call.max_splits = max_splits(p.heads);
   call.split_stats = reinterpret_cast<float2*>(p.workspace);
   call.split_sums = reinterpret_cast<float*>(
-      p.workspace + stats_bytes(p.heads, static_cast<std::int64_t>(p.sequences.size())));
+      p.workspace + split_stats_bytes(p.heads, static_cast<std::int64_t>(p.sequences.size())));
   return call;
 }
 
 std::int64_t attention_workspace_bytes(int heads, int head_dim, std::int64_t sequences) {
-  return stats_bytes(heads, sequences) +
+  return split_stats_bytes(heads, sequences) +
          rounded(sequences * heads * max_splits(heads) * head_dim * static_cast<std::int64_t>(sizeof(float)));
 }
 

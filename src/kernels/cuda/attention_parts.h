@@ -52,16 +52,23 @@ struct ContextCut {
   int count = 0;    // splits; 0 where there is no context
 };
 
-__host__ __device__ inline ContextCut cut_context(int kv_len, int window, int splits) {
+__host__ __device__ inline ContextCut cut_context(int kv_len, int window, int splits, int least = kMinSplit) {
   ContextCut cut;
   cut.visible = window > 0 && kv_len > window ? kv_len - window : 0;
   cut.first = cut.visible / kTileKeys * kTileKeys;
   const int span = kv_len - cut.first;
   const int even = (span + splits - 1) / splits;
   cut.length = (even + kSplitStep - 1) / kSplitStep * kSplitStep;
-  if (cut.length < kMinSplit) cut.length = kMinSplit;
+  if (cut.length < least) cut.length = least;
   cut.count = (span + cut.length - 1) / cut.length;
   return cut;
+}
+
+constexpr float kLog2E = 1.4426950408889634f;
+
+// Of a call's workspace: what split_stats takes, behind which split_sums lies.
+constexpr std::int64_t split_stats_bytes(int heads, std::int64_t sequences) {
+  return (sequences * heads * max_splits(heads) * static_cast<std::int64_t>(sizeof(float2)) + 63) / 64 * 64;
 }
 
 AttentionCall make_call(const AttentionParams& p);

@@ -15,8 +15,8 @@ namespace snug::kernels::cuda {
 inline constexpr int kDecodeWarps = 16;
 inline constexpr int kDecodeThreads = 32 * kDecodeWarps;
 inline constexpr int kDecodeMaxLayers = 80;
-inline constexpr int kBarrierWords =
-    2;  // of DecodeLayersParams::sync; behind them a counter for each KV head
+// Of DecodeLayersParams::sync; behind them a counter for each KV head.
+inline constexpr int kBarrierWords = 2;
 
 // Units that a warp asks for at a time.
 constexpr int group_units(quant::Format f) {

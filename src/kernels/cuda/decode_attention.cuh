@@ -16,7 +16,8 @@ namespace snug::kernels::cuda {
 inline constexpr int kAttendWarps = 8;                         // that take keys
 inline constexpr int kAttendHeads = 8;                         // query heads of a KV head, at most
 inline constexpr int kAttendSplit = kAttendWarps * kTileKeys;  // tokens; splits are multiples of it
-inline constexpr int kAttendSplits = 66;                       // at most
+static_assert(kAttendSplit == kSplitStep);
+inline constexpr int kAttendSplits = 66;  // at most
 // Up to so many splits, whoever reads the sum adds them up; more would be too much to read for every block.
 inline constexpr int kReaderSplits = 8;
 
@@ -30,19 +31,10 @@ struct AttendShared {
   bool is_last;
 };
 
-// How the context is cut.
-struct AttendCut {
-  int visible, first, length, splits;
-  __device__ __forceinline__ AttendCut(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len) {
-    visible = layer.window > 0 && kv_len > layer.window ? kv_len - layer.window : 0;
-    first = visible / kTileKeys * kTileKeys;
-    const int span = kv_len - first;
-    const int even =
-        span <= a.max_splits * kAttendSplit ? kAttendSplit : (span + a.max_splits - 1) / a.max_splits;
-    length = (even + kAttendSplit - 1) / kAttendSplit * kAttendSplit;
-    splits = (span + length - 1) / length;
-  }
-};
+// The context in splits of at least one tile for each warp.
+__device__ __forceinline__ ContextCut cut_of(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len) {
+  return cut_context(kv_len, layer.window, a.max_splits, kAttendSplit);
+}
 
 // The row of the cache where a position of a KV head is.
 __device__ __forceinline__ std::int64_t cache_row(const DecodeArgs& a, int kv_head, int position) {
@@ -57,10 +49,10 @@ __device__ __forceinline__ void prefetch_context(const DecodeArgs& a, const Deco
                                                  int kv_len) {
   constexpr int kTiles = 4, kLines = kTileKeys * kHeadDim * 2 / 128;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const AttendCut cut(a, layer, kv_len);
-  const int kv_head = static_cast<int>(blockIdx.x) / cut.splits;
+  const ContextCut cut = cut_of(a, layer, kv_len);
+  const int kv_head = static_cast<int>(blockIdx.x) / cut.count;
   if (warp >= kAttendWarps || kv_head >= a.kv_heads || lane >= kLines) return;
-  const int begin = cut.first + static_cast<int>(blockIdx.x) % cut.splits * cut.length;
+  const int begin = cut.first + static_cast<int>(blockIdx.x) % cut.count * cut.length;
   const int end = min(begin + cut.length, kv_len);
   for (int i = 0; i < kTiles; ++i) {
     const int position = begin + (warp + i * kAttendWarps) * kTileKeys;
@@ -206,8 +198,8 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
   auto& shared = *reinterpret_cast<AttendShared<kHeadDim>*>(memory);
   constexpr int kHalf = kHeadDim / 2;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = a.heads / a.kv_heads;
-  const AttendCut cut(a, layer, kv_len);
-  const int splits = cut.splits;
+  const ContextCut cut = cut_of(a, layer, kv_len);
+  const int splits = cut.count;
   for (int unit = blockIdx.x; unit < a.kv_heads * splits; unit += gridDim.x) {
     const int kv_head = unit / splits, split = unit % splits;
     const int begin = cut.first + split * cut.length, end = min(begin + cut.length, kv_len);
@@ -299,7 +291,7 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
 template <int kHeadDim>
 __device__ __forceinline__ void stage_attended(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len,
                                                std::byte* staged) {
-  const int splits = AttendCut(a, layer, kv_len).splits;
+  const int splits = cut_of(a, layer, kv_len).count;
   if (splits == 1 || splits > kReaderSplits) return stage_copy(a.attended, a.heads * kHeadDim, staged);
   for (int i = threadIdx.x; i < a.heads * kHeadDim / 4; i += kDecodeThreads) {
     const int head = i / (kHeadDim / 4), d = i % (kHeadDim / 4) * 4;

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
-#include "kernels/attention.h"
 #include "kernels/cuda/attention_parts.h"
 #include "kernels/cuda/decode_kernel.cuh"
 
@@ -30,27 +26,10 @@ bool is_rows(const WeightView& w) {
   return w.layout == Layout::rows && w.format == Format::bf16;
 }
 
-bool is_behind(const WeightView& a, const WeightView& b) {
-  return a.format == b.format && a.layout == b.layout && a.cols == b.cols && a.data + bytes_of(a) == b.data;
-}
-
 bool takes(const WeightView& w, bool rows) {
   if (w.rows <= 0 || w.rows % kTileRows != 0 || w.rows / kTileRows * (w.cols / 32) > (1 << 23)) return false;
   if (rows) return is_rows(w) && w.cols % 64 == 0;
   return w.layout == Layout::packed && is_packable(w.format, w.rows, w.cols) && w.cols >= 128;
-}
-
-// q, k and v as few weights: rows that lie one behind the other are one.
-std::vector<WeightView> merged(const DecodeLayer& layer) {
-  std::vector<WeightView> all;
-  for (const WeightView& w : {layer.q, layer.k, layer.v}) {
-    if (!all.empty() && is_behind(all.back(), w)) {
-      all.back().rows += w.rows;
-    } else {
-      all.push_back(w);
-    }
-  }
-  return all;
 }
 
 enum class Cut : std::uint8_t { anywhere, tiles, pairs };
@@ -161,7 +140,8 @@ void decode_layers(const DecodeLayersParams& p) {
   for (int i = 0; i < a.layer_count; ++i) {
     const DecodeLayer& layer = p.model.layers[static_cast<std::size_t>(i)];
     DecodeLayerArgs& to = a.layers[i];
-    const std::vector<WeightView> qkv = merged(layer);
+    const WeightView apart[] = {layer.q, layer.k, layer.v};
+    const std::vector<WeightView> qkv = merged(apart);
     int row = 0;
     for (std::size_t j = 0; j < qkv.size(); ++j) {
       to.matrices[j] = matrix(qkv[j], Cut::anywhere);
@@ -198,12 +178,11 @@ void decode_layers(const DecodeLayersParams& p) {
   a.attended = static_cast<__nv_bfloat16*>(p.attended);
   a.gated = static_cast<__nv_bfloat16*>(p.gated);
   a.max_splits = max_splits(p.model.heads);
-  const std::int64_t stats = (static_cast<std::int64_t>(p.model.heads) * a.max_splits * 8 + 63) / 64 * 64;
   a.split_stats = reinterpret_cast<float2*>(p.attention);
-  a.split_sums = reinterpret_cast<float*>(p.attention + stats);
+  a.split_sums = reinterpret_cast<float*>(p.attention + split_stats_bytes(p.model.heads, 1));
   a.sync = p.sync;
   a.eps = p.model.eps;
-  a.scale_log2 = p.model.scale * 1.4426950408889634f;
+  a.scale_log2 = p.model.scale * kLog2E;
   a.hidden = static_cast<int>(first.q.cols);
   a.intermediate = static_cast<int>(first.down.cols);
   a.heads = p.model.heads;

@@ -19,7 +19,7 @@ __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const float* x, 
                                            float* next, const float* norm, std::byte* staged,
                                            float* warp_sums) {
   constexpr int kQuads = kDecodeColumns / (4 * kDecodeThreads);  // of columns, of a thread
-  const int quads = a.hidden / 4, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int quads = a.hidden / 4;
   const float4 zero = {0, 0, 0, 0};
   float4 h[kQuads], part0[kQuads], part1[kQuads], weight[kQuads];
 #pragma unroll
@@ -43,22 +43,12 @@ __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const float* x, 
       reinterpret_cast<float4*>(next)[i] = h[j];
     sum += h[j].x * h[j].x + h[j].y * h[j].y + h[j].z * h[j].z + h[j].w * h[j].w;
   }
-#pragma unroll
-  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-  if (lane == 0) warp_sums[warp] = sum;
-  __syncthreads();
-  sum = 0;
-#pragma unroll
-  for (int w = 0; w < kDecodeWarps; ++w) sum += warp_sums[w];
-  const float factor = rsqrtf(sum / static_cast<float>(a.hidden) + a.eps);
+  const float factor = norm_factor<kDecodeWarps>(sum, warp_sums, a.hidden, a.eps);
 #pragma unroll
   for (int j = 0; j < kQuads; ++j) {
     const int i = threadIdx.x + j * kDecodeThreads;
     if (i >= quads) continue;
-    const __nv_bfloat162 pairs[2] = {
-        __floats2bfloat162_rn(h[j].x * factor * weight[j].x, h[j].y * factor * weight[j].y),
-        __floats2bfloat162_rn(h[j].z * factor * weight[j].z, h[j].w * factor * weight[j].w)};
-    reinterpret_cast<uint2*>(staged)[i] = *reinterpret_cast<const uint2*>(pairs);
+    reinterpret_cast<uint2*>(staged)[i] = normed(h[j], factor, weight[j]);
   }
 }
 

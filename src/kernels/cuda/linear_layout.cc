@@ -14,4 +14,21 @@ Target target_of(Format format, std::int64_t rows, std::int64_t cols, bool exact
   return {Format::bf16, Layout::rows, rows * cols * 2};
 }
 
+bool is_behind(const WeightView& a, const WeightView& b) {
+  return a.format == b.format && a.layout == b.layout && a.cols == b.cols &&
+         a.data + target_of(a.format, a.rows, a.cols, a.format == Format::f32).bytes == b.data;
+}
+
+std::vector<WeightView> merged(std::span<const WeightView> weights) {
+  std::vector<WeightView> all;
+  for (const WeightView& w : weights) {
+    if (!all.empty() && is_behind(all.back(), w)) {
+      all.back().rows += w.rows;
+    } else {
+      all.push_back(w);
+    }
+  }
+  return all;
+}
+
 }  // namespace snug::kernels::cuda

@@ -19,7 +19,7 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
                                            bool all_of_next, float* sums) {
   constexpr int kThreads = Warps * 32, kNormQuads = kNormColumns / (4 * kThreads);  // of columns, of a thread
   constexpr int kNormBatch = Warps > 8 ? 2 : 4;  // of them that are loaded at a time
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quads = a.cols / 4;
+  const int quads = a.cols / 4;
   const std::int64_t row = static_cast<std::int64_t>(token) * a.cols;
   const float4 zero = {0, 0, 0, 0};
   float4 h[kNormQuads];
@@ -54,22 +54,12 @@ __device__ __forceinline__ void norm_token(const SkinnyArgs& a, int token, __nv_
       sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
   }
-#pragma unroll
-  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, o);
-  if (lane == 0) sums[warp] = sum;
-  __syncthreads();
-  sum = 0;
-#pragma unroll
-  for (int w = 0; w < Warps; ++w) sum += sums[w];
-  const float factor = rsqrtf(sum / static_cast<float>(a.cols) + a.eps);
+  const float factor = norm_factor<Warps>(sum, sums, a.cols, a.eps);
 #pragma unroll
   for (int j = 0; j < kNormQuads; ++j) {
     const int i = threadIdx.x + j * kThreads;
     if (i >= quads) break;
-    const float4 w = *reinterpret_cast<const float4*>(a.norm + i * 4);
-    const __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(h[j].x * factor * w.x, h[j].y * factor * w.y),
-                                     __floats2bfloat162_rn(h[j].z * factor * w.z, h[j].w * factor * w.w)};
-    reinterpret_cast<uint2*>(to)[i] = *reinterpret_cast<const uint2*>(pairs);
+    reinterpret_cast<uint2*>(to)[i] = normed(h[j], factor, *reinterpret_cast<const float4*>(a.norm + i * 4));
   }
 }
 

@@ -43,6 +43,25 @@ __device__ __forceinline__ float4 plus(float4 a, float4 b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
+// The factor of a token's RMS norm from its threads' sums of squares. Ends behind a barrier of the block.
+template <int kWarps>
+__device__ __forceinline__ float norm_factor(float sum, float* warp_sums, int columns, float eps) {
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) sum += warp_sums[w];
+  return rsqrtf(sum / static_cast<float>(columns) + eps);
+}
+
+// h * factor * weight, as bfloat16.
+__device__ __forceinline__ uint2 normed(const float4& h, float factor, const float4& weight) {
+  return {pair_of_bf16(h.x * factor * weight.x, h.y * factor * weight.y),
+          pair_of_bf16(h.z * factor * weight.z, h.w * factor * weight.w)};
+}
+
 // The address must suit accesses of min(16, N * sizeof(T)) bytes.
 template <int N>
 __device__ __forceinline__ void load_run(const float* at, float (&v)[N]) {

@@ -43,6 +43,12 @@ void settle(const SettleParams&) {
 Target target_of(quant::Format, std::int64_t, std::int64_t, bool) {
   absent();
 }
+bool is_behind(const WeightView&, const WeightView&) {
+  absent();
+}
+std::vector<WeightView> merged(std::span<const WeightView>) {
+  absent();
+}
 void pack_rows(const Stream&, const WeightView&, const WeightView&, std::int64_t) {
   absent();
 }
