@@ -24,8 +24,5 @@ scripts/install_deps.sh
 scripts/build.sh "$preset" snug
 model=$(scripts/fetch_smollm2.sh)
 
-# So small a model is at the edge of knowing: where activations are rounded to bytes, it depends on the processor
-# whether the capital of France is Paris or a song. Exact arithmetic is fast enough here.
-flags=(--chat --max-tokens 64 --temperature 0 --dtype float32 --device "$device")
-echo "demo: build/$preset/snug run $model -p \"$question\" ${flags[*]}" >&2
-exec "build/$preset/snug" run "$model" -p "$question" "${flags[@]}"
+echo "demo: build/$preset/snug run $model --chat -p \"$question\"" >&2
+exec "build/$preset/snug" run "$model" --chat -p "$question" --max-tokens 64 --temperature 0 --device "$device"
