@@ -130,7 +130,9 @@ double attention_seconds(Gpu& gpu, const Stream& stream, Arena& arena, int conte
                  .kv_len = device + pages + 2,
                  .row_sequence = device + pages + 3},
       .workspace = arena.take(bytes),
-      .workspace_bytes = bytes};
+      .workspace_bytes = bytes,
+      .arrivals = reinterpret_cast<std::uint32_t*>(arena.take(kHeads * 4))};
+  gpu.fill(reinterpret_cast<std::byte*>(p.arrivals), 0, kHeads * 4);
   return seconds(gpu, [&](int call) {
     p.kv.k = cache + half * 4 * (call % layers);
     p.kv.v = cache + half * 4 * (call % layers) + half * 2;

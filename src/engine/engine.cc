@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/decode_layers.h"
+#include "kernels/linear.h"
 
 namespace snug::engine {
 
@@ -51,9 +52,11 @@ Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerS
                  .kv_heads = static_cast<int>(c.kv_heads),
                  .head_dim = static_cast<int>(c.head_dim)};
   if (gpu != nullptr) {
-    const auto& sync = engine->workspace_.decode_sync;
-    gpu->fill(static_cast<std::byte*>(sync.data), 0, kernels::cuda::kDecodeSyncWords * 4);
+    const model::Workspace& w = engine->workspace_;
+    gpu->fill(static_cast<std::byte*>(w.decode_sync.data), 0, kernels::cuda::kDecodeSyncWords * 4);
+    gpu->fill(static_cast<std::byte*>(w.attention_sync.data), 0, w.limits.sequences * c.heads * 4);
     try {
+      engine->load_kernels();
       engine->capture_decode_steps();
     } catch (const std::exception& e) {
       return Error{ErrorCode::failed, fmt::format("the GPU's first step failed: {}", e.what()), ""};
@@ -210,6 +213,42 @@ void Engine::enqueue(const model::Batch& built, std::int64_t wanted) {
   }
   if (device_batch_ && wanted > 0)
     device_batch_->choose_greedy(model_.stream(), workspace_, wanted, config().vocab, usable_vocab_);
+}
+
+void Engine::load_kernels() {
+  const model::ForwardLimits& limits = workspace_.limits;
+  const std::int64_t longest = std::min(limits.tokens, max_model_len_);
+  // Any pages do: what is in them before the first request does not matter.
+  const std::vector<std::int32_t> pages(static_cast<std::size_t>(kv::blocks_for(longest, kv_.block_size)));
+  const auto build = [&](std::int64_t tokens) {
+    ids_.clear(), positions_.clear(), views_.clear();
+    while (std::ssize(ids_) < tokens) {
+      const auto begin = static_cast<std::int32_t>(ids_.size());
+      const auto own = static_cast<std::int32_t>(std::min(longest, tokens - begin));
+      views_.push_back({pages.data(), begin, own, own});
+      for (std::int32_t i = 0; i < own; ++i) ids_.push_back(0), positions_.push_back(i);
+    }
+    logit_rows_ = {0};
+    return batch();
+  };
+  const std::int64_t most = std::min(limits.tokens, limits.sequences * max_model_len_);
+  // Exact arithmetic has one kernel for any number of tokens past a few.
+  const bool exact = model_.precision() == kernels::Precision::exact;
+  const auto counts = exact ? std::vector<std::int64_t>{std::min<std::int64_t>(most, 256)}
+                            : kernels::cuda::linear_token_counts(most);
+  // Of layers that differ in their weights' types, all are run at this size.
+  constexpr std::int64_t kWhole = 128;
+  model_.forward(build(std::min(most, kWhole)), *layers_, kv_, workspace_);
+  model::Config first_layer = config();
+  first_layer.layers = 1;
+  const model::Qwen2 shallow(first_layer, model_.stream(), model_.precision());
+  for (const std::int64_t tokens : counts) shallow.forward(build(tokens), *layers_, kv_, workspace_);
+  for (const std::int64_t rows : kernels::cuda::linear_token_counts(limits.logit_rows)) {
+    model_.project(0, rows, *layers_, workspace_);
+  }
+  device_batch_->choose_greedy(model_.stream(), workspace_, 1, config().vocab, usable_vocab_);
+  device_batch_->find_likely(model_.stream(), workspace_, 1, config().vocab, usable_vocab_);
+  gpu_->synchronize();
 }
 
 void Engine::capture_decode_steps() {

@@ -72,6 +72,8 @@ class Engine {
   Result<Sampled> sample_row(const Sequence& sequence, std::size_t row, StepResult& result);
   // Whether the most likely token is all that a request asks for.
   static bool is_greedy(const SamplingParams& params);
+  // Runs every kernel that a step may use once, so that the driver loads none of them later.
+  void load_kernels();
   // Forward, projection and choice of a decode step of so many sequences, recorded once and replayed.
   void capture_decode_steps();
   // The step whose batch is under construction, and on a GPU the choice of each row's most likely token: its

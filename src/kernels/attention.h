@@ -23,6 +23,8 @@ struct AttentionParams {
   std::int64_t window = 0;         // sliding window: a query at position t sees (t - window, t]; 0 means all
   std::byte* workspace = nullptr;  // attention_workspace_bytes, 64-byte aligned; ref needs none
   std::int64_t workspace_bytes = 0;
+  // cuda: (sequences * heads) words of device memory, zero before the first call; a call leaves them zero.
+  std::uint32_t* arrivals = nullptr;
 
   std::int64_t row_stride() const { return q_stride > 0 ? q_stride : std::int64_t{heads} * kv.head_dim; }
 };

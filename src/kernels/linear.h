@@ -118,6 +118,10 @@ std::int64_t linear_workspace_bytes(std::int64_t max_cols);
 // the other. f32 weights: x and y f32, `simple_linear`. Outputs whose weights and results lie one behind the
 // other are one product.
 void linear(const LinearParams& p);
+// The numbers of tokens, up to `most`, after which linear() has met every kernel it may use for the same
+// weights and fewer tokens: the driver loads a kernel, into memory that is nobody's yet, when it is first
+// met.
+std::vector<std::int64_t> linear_token_counts(std::int64_t most);
 // Any weight, any dtype of x and y, in a fixed order of additions: what exact arithmetic runs, and the twin
 // that tests the others.
 void simple_linear(const LinearParams& p);

@@ -145,7 +145,8 @@ void Qwen2::attention_block(const LayerWeights& w, int index, const Batch& batch
                   .device = batch.device_sequences(),
                   .window = config_.window_of_layer(index),
                   .workspace = s.attention_scratch,
-                  .workspace_bytes = s.attention_scratch_bytes});
+                  .workspace_bytes = s.attention_scratch_bytes,
+                  .arrivals = static_cast<std::uint32_t*>(s.attention_sync.data)});
   ops::linear_add({stream_, s.attended, q_dim, tokens, w.o, &residual, precision, scratch(s)});
 }
 

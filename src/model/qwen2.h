@@ -38,6 +38,7 @@ class Qwen2 {
 
   const Config& config() const { return config_; }
   const Stream& stream() const { return stream_; }
+  kernels::Precision precision() const { return precision_; }
 
  private:
   void embed(const Batch& batch, const OuterWeights& outer, Workspace& s) const;

@@ -44,6 +44,7 @@ std::vector<Activation> activations(const Config& c, const ForwardLimits& l) {
     all.push_back({"hidden_parts", &Workspace::hidden_parts, 2 * few, c.hidden});
     all.push_back({"qkv_parts", &Workspace::qkv_parts, 2 * few, qkv});
     all.push_back({"decode_sync", &Workspace::decode_sync, 1, kernels::cuda::kDecodeSyncWords});
+    all.push_back({"attention_sync", &Workspace::attention_sync, l.sequences, c.heads});
   }
   return all;
 }

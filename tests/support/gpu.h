@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -42,9 +43,8 @@ class DeviceArray {
  public:
   explicit DeviceArray(std::int64_t count, std::int64_t skew = 0)
       : count_(count), front_(kGuard + skew * static_cast<std::int64_t>(sizeof(T))) {
-    const std::int64_t bytes = front_ + byte_count() + kGuard;
-    store_ = take(bytes);
-    GpuTest::gpu().fill(store_, 0xFF, bytes);
+    store_ = take(capacity());
+    GpuTest::gpu().fill(store_, 0xFF, front_ + byte_count() + kGuard);
   }
   explicit DeviceArray(const std::vector<T>& values, std::int64_t skew = 0)
       : DeviceArray(static_cast<std::int64_t>(values.size()), skew) {
@@ -52,7 +52,7 @@ class DeviceArray {
   }
   ~DeviceArray() {
     GpuTest::gpu().synchronize();
-    kept().emplace(front_ + byte_count() + kGuard, store_);
+    kept().emplace(capacity(), store_);
   }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
@@ -77,7 +77,13 @@ class DeviceArray {
 
  private:
   static constexpr std::int64_t kGuard = 256;
-  // Arrays given back, by size, until the program ends: allocating takes the driver much longer than a test.
+  // A power of two, so that a few sizes serve all.
+  std::int64_t capacity() const {
+    return static_cast<std::int64_t>(
+        std::bit_ceil(static_cast<std::uint64_t>(front_ + byte_count() + kGuard)));
+  }
+  // Arrays given back, by capacity, until the program ends: allocating takes the driver much longer than a
+  // test.
   static std::multimap<std::int64_t, std::byte*>& kept() {
     static std::multimap<std::int64_t, std::byte*> kept;
     return kept;

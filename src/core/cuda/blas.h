@@ -3,6 +3,9 @@
 
 #include <cublasLt.h>
 
+#include <array>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -21,6 +24,8 @@ struct Blas {
   decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
 
   cublasLtHandle_t handle = nullptr;
+  // The kernels chosen so far, by product (kernels/cuda/linear.cc). Used from the stream's thread.
+  std::map<std::array<std::int64_t, 5>, cublasLtMatmulAlgo_t> chosen;
   void* workspace = nullptr;  // kBlasWorkspace bytes of device memory, a ledger row; set by its owner
 };
 

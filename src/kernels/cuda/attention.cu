@@ -61,6 +61,7 @@ AttentionCall make_call(const AttentionParams& p) {
   call.scale_log2 = p.scale * kLog2E;
   call.q_stride = p.q_stride != 0 ? p.q_stride : static_cast<std::int64_t>(p.heads) * p.kv.head_dim;
   call.max_splits = max_splits(p.heads);
+  call.arrivals = p.arrivals;
   call.split_stats = reinterpret_cast<float2*>(p.workspace);
   call.split_sums = reinterpret_cast<float*>(
       p.workspace + split_stats_bytes(p.heads, static_cast<std::int64_t>(p.sequences.size())));
@@ -97,12 +98,12 @@ void attention(const AttentionParams& p) {
     refuse("a workspace of " + std::to_string(p.workspace_bytes) + " bytes is too small for " +
            std::to_string(call.sequence_count) + " sequences");
   }
+  if (p.arrivals == nullptr) refuse("arrivals are missing");
   if (tiled) {
     decode_bf16(p, call);
   } else {
     decode_any(p, call);
   }
-  combine_splits(p, call);
 }
 
 }  // namespace snug::kernels::cuda

@@ -6,6 +6,7 @@
 // memory and needs no other warp until a split ends; the ring runs on into the block's next split.
 #include <algorithm>
 
+#include "kernels/cuda/attention_combine.cuh"
 #include "kernels/cuda/attention_parts.h"
 
 namespace snug::kernels::cuda {
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int kColumns = 8;            // query heads of one product: the n of m16n8k16
 constexpr int kSequencesAtOnce = 128;  // of one launch
+// Tokens of a split, at least. One multiprocessor reads them in about as long as it takes to hand a result to
+// another; cut finer, a batch that fills the GPU anyway waits for its splits.
+constexpr int kSplit = 1024;
 
 template <int kHeadDim, int kWarps>
 struct Layout {
@@ -76,7 +80,7 @@ class Work {
     for (int i = 0; i < kParts; ++i) unit.sequence += __popc(__ballot_sync(~0u, end_[i] <= index));
     const int kv_len = of(kv_len_, unit.sequence);
     unit.q_begin = of(q_begin_, unit.sequence);
-    const ContextCut cut = cut_context(kv_len, call_.window, call_.max_splits);
+    const ContextCut cut = cut_context(kv_len, call_.window, call_.max_splits, kSplit);
     const int rest = index - (of(end_, unit.sequence) - units_of(kv_len));
     const int column = rest / cut.count;  // of (KV heads, chunks of kColumns heads)
     unit.split = rest - column * cut.count;
@@ -99,7 +103,7 @@ class Work {
     return (call_.group + kColumns - 1) / kColumns;
   }
   __device__ __forceinline__ int units_of(int kv_len) const {
-    return cut_context(kv_len, call_.window, call_.max_splits).count * call_.kv_heads * chunks();
+    return cut_context(kv_len, call_.window, call_.max_splits, kSplit).count * call_.kv_heads * chunks();
   }
   __device__ __forceinline__ int of(const int (&values)[kParts], int sequence) const {
     int value = 0;
@@ -259,7 +263,7 @@ __device__ __forceinline__ int merge_index(int warp, int head, int d) {
 }
 
 // Adds up the warps' results of a unit, in the order of the warps, and writes it: the output itself where the
-// context is one split.
+// context is one split. The block that ends a context's last split adds its splits up.
 template <int kHeadDim, int kWarps>
 __device__ __forceinline__ void finish_unit(Running<kHeadDim>& running, const AttentionCall& call,
                                             const Unit& unit, float* merge, float* stats, int warp,
@@ -316,6 +320,15 @@ __device__ __forceinline__ void finish_unit(Running<kHeadDim>& running, const At
       call.split_sums[at * kHeadDim + d] = value;
       if (d == 0) call.split_stats[at] = {top, sum};
     }
+  }
+  if (unit.splits == 1) return;
+  const std::int64_t first = static_cast<std::int64_t>(unit.sequence) * call.heads + unit.head;
+  if (!arrives_last(call.arrivals + first, unit.splits)) return;
+  for (int head = warp; head < unit.columns; head += kWarps) {
+    const std::int64_t row = unit.q_begin * static_cast<std::int64_t>(call.heads) + unit.head + head;
+    combine_splits<__nv_bfloat16, kHeadDim / 32>(call, (first + head) * call.max_splits, unit.splits,
+                                                 static_cast<__nv_bfloat16*>(call.out) + row * kHeadDim,
+                                                 lane);
   }
 }
 
@@ -391,6 +404,7 @@ void launch_decode(const AttentionParams& p, const AttentionCall& call) {
     part.sequences.q_len += first;
     part.sequences.kv_len += first;
     const std::int64_t heads_before = static_cast<std::int64_t>(first) * call.heads * call.max_splits;
+    part.arrivals += static_cast<std::int64_t>(first) * call.heads;
     part.split_stats += heads_before;
     part.split_sums += heads_before * kHeadDim;
     const std::int64_t units =

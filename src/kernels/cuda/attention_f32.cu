@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cuda/attention_combine.cuh"
 #include "kernels/cuda/attention_parts.h"
 
 namespace snug::kernels::cuda {
@@ -12,6 +13,7 @@ namespace {
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kOwnRows = 4;               // of a warp
 constexpr int kRows = kOwnRows * kWarps;  // of a block: row = token * group + head of the group
+constexpr int kSplit = 256;               // tokens, at least
 constexpr int kKeys = 32;                 // of a tile; tiles start at multiples of it from a fixed start
 
 int shared_bytes(int head_dim) {
@@ -44,7 +46,7 @@ __global__ __launch_bounds__(kThreads) void attend_kernel(const __grid_constant_
     const int chunks = (call.group + kRows - 1) / kRows;
     kv_head = blockIdx.y / chunks;
     first_row = blockIdx.y % chunks * kRows;
-    const ContextCut cut = cut_context(kv_len, call.window, call.max_splits);
+    const ContextCut cut = cut_context(kv_len, call.window, call.max_splits, kSplit);
     split = blockIdx.x;
     splits = cut.count;
     if (split >= splits) return;
@@ -168,6 +170,15 @@ __global__ __launch_bounds__(kThreads) void attend_kernel(const __grid_constant_
       }
     }
     if (kSingle && splits > 1 && lane == 0) call.split_stats[at] = {largest[r], total};
+  }
+  if constexpr (kSingle) {
+    if (splits == 1) return;
+    const std::int64_t head = static_cast<std::int64_t>(sequence) * call.heads + kv_head * call.group;
+    if (!arrives_last(call.arrivals + head + first_row / kRows, splits)) return;
+    for (int row = first_row + warp; row < min(first_row + kRows, call.group); row += kWarps) {
+      T* out_row = static_cast<T*>(call.out) + (q_begin * call.heads + kv_head * call.group + row) * dim;
+      combine_splits<T, 1>(call, (head + row) * call.max_splits, splits, out_row, lane);
+    }
   }
 }
 

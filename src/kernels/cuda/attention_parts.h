@@ -29,8 +29,9 @@ struct AttentionCall {
   // Of split contexts. A split's result: the largest score and the sum of the weights relative to it, both in
   // powers of two, and the weighted sum of V that is yet to be divided by it.
   int max_splits = 0;
-  float2* split_stats = nullptr;  // (sequences, heads, max_splits): score, sum
-  float* split_sums = nullptr;    // (sequences, heads, max_splits, head_dim)
+  std::uint32_t* arrivals = nullptr;  // (sequences, heads): of finished splits, zero between calls
+  float2* split_stats = nullptr;      // (sequences, heads, max_splits): score, sum
+  float* split_sums = nullptr;        // (sequences, heads, max_splits, head_dim)
 };
 
 // The most parts a context is cut into. So many that one sequence fills the multiprocessors of a large GPU
@@ -41,10 +42,10 @@ constexpr int max_splits(int heads) {
 }
 
 constexpr int kTileKeys = 16;    // keys of one matrix instruction; a tile of them never crosses a page
-constexpr int kMinSplit = 256;   // tokens; shorter splits cost more in combining than they gain
 constexpr int kSplitStep = 128;  // tokens; one tile for each warp of the decode kernel
 
-// How the context of a single query token is cut: a function of its length (and the window) alone.
+// How the context of a single query token is cut: a function of its length (and the window) alone. Splits are
+// even, so that none is left waiting for a longer one.
 struct ContextCut {
   int visible = 0;  // the first position that the query sees
   int first = 0;    // where the first split starts, a multiple of kTileKeys at or before `visible`
@@ -52,14 +53,16 @@ struct ContextCut {
   int count = 0;    // splits; 0 where there is no context
 };
 
-__host__ __device__ inline ContextCut cut_context(int kv_len, int window, int splits, int least = kMinSplit) {
+// `least` tokens, a multiple of kSplitStep, are not worth cutting.
+__host__ __device__ inline ContextCut cut_context(int kv_len, int window, int splits, int least) {
   ContextCut cut;
   cut.visible = window > 0 && kv_len > window ? kv_len - window : 0;
   cut.first = cut.visible / kTileKeys * kTileKeys;
   const int span = kv_len - cut.first;
+  const int worth = (span + least - 1) / least;
+  if (splits > worth) splits = worth;
   const int even = (span + splits - 1) / splits;
   cut.length = (even + kSplitStep - 1) / kSplitStep * kSplitStep;
-  if (cut.length < least) cut.length = least;
   cut.count = (span + cut.length - 1) / cut.length;
   return cut;
 }
@@ -80,8 +83,6 @@ void prefill_bf16(const AttentionParams& p, const AttentionCall& call);
 // of more.
 void decode_any(const AttentionParams& p, const AttentionCall& call);
 void prefill_any(const AttentionParams& p, const AttentionCall& call);
-// Adds up what the splits of each single-token sequence left in the call's split arrays.
-void combine_splits(const AttentionParams& p, const AttentionCall& call);
 
 #ifdef __CUDACC__
 

@@ -35,39 +35,74 @@ struct Product {
   bool add = false;
 };
 
+// The number of tokens that a product of `tokens` takes its kernel of: the choice takes the host a while, and
+// the driver loads every kernel it has not met yet.
+std::int64_t counted(std::int64_t tokens) {
+  const std::int64_t step = tokens <= 8 ? 1 : tokens <= 64 ? 8 : tokens <= 512 ? 64 : 256;
+  return (tokens + step - 1) / step * step;
+}
+
+struct Layouts {
+  cublasLtMatmulDescOpaque_t desc = {};
+  cublasLtMatrixLayoutOpaque_t w = {}, x = {}, y = {};
+};
+
 // Column-major for the library: yᵀ (rows x tokens) = W (as the transpose of cols x rows) · xᵀ (cols x
 // tokens).
-void multiply(const Stream& stream, const Product& p) {
-  const Blas& blas = *static_cast<const Blas*>(stream.gpu->blas);
-  const cudaDataType_t y_type = p.y.dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
-  cublasLtMatmulDescOpaque_t desc = {};
-  check(blas.desc_init(&desc, sizeof(desc), CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
+Layouts layouts_of(const Blas& blas, const Product& p, std::int64_t tokens) {
+  Layouts all;
+  check(blas.desc_init(&all.desc, sizeof(all.desc), CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
   const cublasOperation_t transpose = CUBLAS_OP_T;
-  check(blas.desc_set(&desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof(transpose)), "description");
-  cublasLtMatrixLayoutOpaque_t w = {}, x = {}, y = {};
+  check(blas.desc_set(&all.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof(transpose)), "description");
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, cudaDataType_t type, std::int64_t rows,
                           std::int64_t cols, std::int64_t stride) {
     check(blas.layout_init(&l, sizeof(l), type, static_cast<std::uint64_t>(rows),
                            static_cast<std::uint64_t>(cols), stride),
           "layout");
   };
-  layout(w, CUDA_R_16BF, p.cols, p.rows, p.cols);
-  layout(x, CUDA_R_16BF, p.cols, p.tokens, p.x_stride);
-  layout(y, y_type, p.rows, p.tokens, p.y_stride);
+  layout(all.w, CUDA_R_16BF, p.cols, p.rows, p.cols);
+  layout(all.x, CUDA_R_16BF, p.cols, tokens, p.x_stride);
+  layout(all.y, p.y.dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF, p.rows, tokens, p.y_stride);
+  return all;
+}
+
+std::uint64_t workspace_of(const Blas& blas) {
+  return blas.workspace != nullptr ? kBlasWorkspace : 0;
+}
+
+// The library's choice for as many tokens as are counted. Strides do not enter: they are multiples of eight.
+const cublasLtMatmulAlgo_t& kernel_for(Blas& blas, const Product& p) {
+  const std::int64_t tokens = counted(p.tokens);
+  const auto [found, is_new] =
+      blas.chosen.try_emplace({p.rows, p.cols, tokens, static_cast<std::int64_t>(p.y.dtype), p.add ? 1 : 0});
+  if (!is_new) return found->second;
+  Layouts all = layouts_of(blas, p, tokens);
   cublasLtMatmulPreferenceOpaque_t preference = {};
   check(blas.preference_init(&preference, sizeof(preference)), "preference");
-  const std::uint64_t workspace = blas.workspace != nullptr ? kBlasWorkspace : 0;
+  const std::uint64_t workspace = workspace_of(blas);
   check(blas.preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                             sizeof(workspace)),
         "preference");
   cublasLtMatmulHeuristicResult_t best = {};
-  int found = 0;
-  check(blas.heuristic(blas.handle, &desc, &w, &x, &y, &y, &preference, 1, &best, &found),
-        "choice of a kernel");
-  if (found == 0) throw std::runtime_error("cuBLASLt has no kernel for this product");
+  int count = 0;
+  const cublasStatus_t status =
+      blas.heuristic(blas.handle, &all.desc, &all.w, &all.x, &all.y, &all.y, &preference, 1, &best, &count);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+    blas.chosen.erase(found);
+    check(status, "choice of a kernel");
+    throw std::runtime_error("cuBLASLt has no kernel for this product");
+  }
+  return found->second = best.algo;
+}
+
+void multiply(const Stream& stream, const Product& p) {
+  Blas& blas = *static_cast<Blas*>(stream.gpu->blas);
+  const cublasLtMatmulAlgo_t& kernel = kernel_for(blas, p);
+  Layouts all = layouts_of(blas, p, p.tokens);
   const float one = 1, beta = p.add ? 1.0f : 0.0f;
-  check(blas.matmul(blas.handle, &desc, &one, p.w, &w, p.x, &x, &beta, p.y.data, &y, p.y.data, &y, &best.algo,
-                    blas.workspace, workspace, static_cast<cudaStream_t>(stream.gpu->stream)),
+  check(blas.matmul(blas.handle, &all.desc, &one, p.w, &all.w, p.x, &all.x, &beta, p.y.data, &all.y, p.y.data,
+                    &all.y, &kernel, blas.workspace, workspace_of(blas),
+                    static_cast<cudaStream_t>(stream.gpu->stream)),
         "product");
 }
 
@@ -96,6 +131,14 @@ void multiply_packed(const LinearParams& p, const LinearOutput& out, Product pro
 
 std::int64_t linear_workspace_bytes(std::int64_t max_cols) {
   return std::max(kUnpackBytes, max_cols * 2 * 256);
+}
+
+std::vector<std::int64_t> linear_token_counts(std::int64_t most) {
+  std::vector<std::int64_t> counts;
+  for (std::int64_t tokens = 1; tokens <= most; tokens = counts.back() + 1) {
+    counts.push_back(std::min(counted(tokens), most));
+  }
+  return counts;
 }
 
 void linear(const LinearParams& p) {

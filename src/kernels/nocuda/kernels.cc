@@ -58,6 +58,9 @@ void unpack_rows(const Stream&, const WeightView&, std::int64_t, std::int64_t, v
 std::int64_t linear_workspace_bytes(std::int64_t) {
   absent();
 }
+std::vector<std::int64_t> linear_token_counts(std::int64_t) {
+  absent();
+}
 void linear(const LinearParams&) {
   absent();
 }

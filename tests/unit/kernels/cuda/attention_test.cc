@@ -51,6 +51,8 @@ class CudaAttention : public test::GpuTest {
     const std::int64_t bytes =
         cuda::attention_workspace_bytes(shape.heads, shape.head_dim, static_cast<std::int64_t>(batch.size()));
     const test::DeviceArray<std::byte> workspace(bytes);
+    const std::vector<std::uint32_t> nobody(batch.size() * static_cast<std::size_t>(shape.heads));
+    const test::DeviceArray<std::uint32_t> arrivals(nobody);
     const AttentionParams params = {.stream = stream(),
                                     .q = queries.view(),
                                     .out = out.view(),
@@ -71,7 +73,8 @@ class CudaAttention : public test::GpuTest {
                                                .row_sequence = rows.data()},
                                     .window = window,
                                     .workspace = workspace.data(),
-                                    .workspace_bytes = bytes};
+                                    .workspace_bytes = bytes,
+                                    .arrivals = arrivals.data()};
     cuda::attention(params);
     const auto all = out.download();
     const auto bits = out.bytes();
@@ -79,6 +82,8 @@ class CudaAttention : public test::GpuTest {
     EXPECT_EQ(out.bytes(), bits) << "twice";
     EXPECT_TRUE(out.guards_untouched());
     EXPECT_TRUE(workspace.guards_untouched());
+    EXPECT_TRUE(arrivals.guards_untouched());
+    EXPECT_EQ(arrivals.download(), nobody);
     EXPECT_EQ(k.download(), c.k_bytes());
     EXPECT_EQ(v.download(), c.v_bytes());
     std::vector<std::vector<float>> result;
@@ -140,12 +145,34 @@ TEST_F(CudaAttention, EveryTypeAndShape) {
   }
 }
 
-TEST_F(CudaAttention, EdgesOfTilesAndSplits) {
+TEST_F(CudaAttention, EdgesOfSplits) {
+  for (const int head_dim : {64, 128}) {
+    check({DType::f32, 14, 2, head_dim, 16},
+          {{15, 1}, {16, 1}, {17, 1}, {255, 1}, {256, 1}, {257, 1}, {513, 1}});
+    check({DType::bf16, 14, 2, head_dim, 16}, {{15, 1},
+                                               {16, 1},
+                                               {17, 1},
+                                               {127, 1},
+                                               {128, 1},
+                                               {129, 1},
+                                               {1023, 1},
+                                               {1024, 1},
+                                               {1025, 1},
+                                               {2200, 1}});
+  }
+}
+
+TEST_F(CudaAttention, EdgesOfTiles) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int head_dim : {64, 128}) {
-      check({dtype, 14, 2, head_dim, 16},
-            {{15, 1}, {16, 1}, {17, 1}, {255, 1}, {256, 1}, {257, 1}, {513, 1}});
       check({dtype, 14, 2, head_dim, 16}, {{64, 64}, {65, 65}, {127, 127}, {129, 2}, {128, 64}, {257, 130}});
+    }
+  }
+}
+
+TEST_F(CudaAttention, Windows) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int head_dim : {64, 128}) {
       check({dtype, 14, 2, head_dim, 16}, {{400, 400}, {333, 1}, {300, 40}, {1100, 1}}, 100);
     }
   }
