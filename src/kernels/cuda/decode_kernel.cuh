@@ -17,12 +17,15 @@ class GridBarrier {
     const unsigned long long now = read();
     target_ = now - now % gridDim.x;
   }
-  // What any block wrote before is visible to all after.
-  __device__ __forceinline__ void wait() {
+  // What any block wrote before arrive() is visible to all after wait().
+  __device__ __forceinline__ void arrive() {
     __syncthreads();
+    if (threadIdx.x != 0) return;
+    target_ += gridDim.x;
+    asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(counter_) : "memory");
+  }
+  __device__ __forceinline__ void wait() {
     if (threadIdx.x == 0) {
-      target_ += gridDim.x;
-      asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(counter_) : "memory");
       while (read() < target_) {
       }
     }
@@ -60,34 +63,30 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
   GridBarrier barrier(a.sync);
   const int kv_len = *a.kv_len;
   float *x = a.x, *next = a.next;
+  {
+    NormInput input;
+    input.load(a, x, a.layers[0].input_norm);
+    stage_norm(a, input, nullptr, nullptr, staged, warp_sums);
+  }
   for (int phase = 0; phase < phases; ++phase) {
     const int kind = phase % kPhases;
     const bool is_head = phase == phases - 1;
     const DecodeLayerArgs& layer = a.layers[is_head ? 0 : phase / kPhases];
     int cols = a.hidden;
     DecodeResult to = {DecodeResult::Kind::parts, a.hidden_parts, a.hidden};
-    if (kind == kQkv || kind == kGateUp) {
-      const float* norm = is_head ? a.final_norm : kind == kQkv ? layer.input_norm : layer.post_norm;
-      stage_norm(a, x, phase == 0 ? nullptr : a.hidden_parts, next, norm, staged, warp_sums);
-      if (phase != 0) {
-        float* settled = next;
-        next = x;
-        x = settled;
-      }
-      if (is_head) {
-        to = {DecodeResult::Kind::whole, a.logits, 0};
-      } else if (kind == kQkv) {
-        to = {DecodeResult::Kind::parts, a.qkv_parts, (a.heads + 2 * a.kv_heads) * kHeadDim};
-      } else {
-        to = {DecodeResult::Kind::gated, a.gated, 0};
-      }
-    } else {
-      cols = kind == kO ? a.heads * kHeadDim : a.intermediate;
-      if (kind == kO) {
-        stage_attended<kHeadDim>(a, layer, kv_len, staged);
-      } else {
-        stage_copy(a.gated, cols, staged);
-      }
+    if (is_head) {
+      to = {DecodeResult::Kind::whole, a.logits, 0};
+    } else if (kind == kQkv) {
+      to = {DecodeResult::Kind::parts, a.qkv_parts, (a.heads + 2 * a.kv_heads) * kHeadDim};
+    } else if (kind == kGateUp) {
+      to = {DecodeResult::Kind::gated, a.gated, 0};
+    }
+    if (kind == kO) {
+      cols = a.heads * kHeadDim;
+      stage_attended<kHeadDim>(a, layer, kv_len, staged);
+    } else if (kind == kDown) {
+      cols = a.intermediate;
+      stage_copy(a.gated, cols, staged);
     }
     __syncthreads();
     float* sums = reinterpret_cast<float*>(staged + cols * 2);
@@ -124,9 +123,24 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       reduce_slots(part, to, slots);
     }
     if (is_head) break;
+    barrier.arrive();
+    if (kind == kO || kind == kDown) {
+      NormInput input;
+      const float* norm = kind == kO            ? layer.post_norm
+                          : phase + 2 == phases ? a.final_norm
+                                                : a.layers[phase / kPhases + 1].input_norm;
+      input.load(a, x, norm);
+      barrier.wait();
+      stage_norm(a, input, a.hidden_parts, next, staged, warp_sums);
+      float* settled = next;
+      next = x;
+      x = settled;
+      continue;
+    }
     barrier.wait();
     if (kind == kQkv) {
       attend<kHeadDim>(a, layer, kv_len, shared);
+      barrier.arrive();
       barrier.wait();
     }
   }

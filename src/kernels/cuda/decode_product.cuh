@@ -12,33 +12,44 @@ namespace snug::kernels::cuda {
 
 inline constexpr int kDecodeColumns = 8192;  // of the residual stream, at most
 
-// The RMS norm (Zhang and Sennrich 2019) of x + part 0 + part 1, as bfloat16, to shared memory. Every block
+// What a norm needs that is known before the product ahead of it has ended: a thread's share.
+struct NormInput {
+  static constexpr int kQuads = kDecodeColumns / (4 * kDecodeThreads);
+  float4 x[kQuads], weight[kQuads];
+  __device__ __forceinline__ void load(const DecodeArgs& a, const float* from, const float* norm) {
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j) {
+      const int i = threadIdx.x + j * kDecodeThreads;
+      x[j] = weight[j] = {0, 0, 0, 0};
+      if (i >= a.hidden / 4) continue;
+      x[j] = load_l2(from + i * 4);
+      weight[j] = *reinterpret_cast<const float4*>(norm + i * 4);
+    }
+  }
+};
+
+// The RMS norm (Zhang and Sennrich 2019) of x + part 0 + part 1 as bfloat16, to shared memory. Every block
 // makes it for itself; where there are parts (parts != null), the sum goes to `next`, a share from each
 // block. Ends without a barrier.
-__device__ __forceinline__ void stage_norm(const DecodeArgs& a, const float* x, const float* parts,
-                                           float* next, const float* norm, std::byte* staged,
-                                           float* warp_sums) {
-  constexpr int kQuads = kDecodeColumns / (4 * kDecodeThreads);  // of columns, of a thread
+__device__ __forceinline__ void stage_norm(const DecodeArgs& a, const NormInput& input, const float* parts,
+                                           float* next, std::byte* staged, float* warp_sums) {
+  constexpr int kQuads = NormInput::kQuads;
   const int quads = a.hidden / 4;
   const float4 zero = {0, 0, 0, 0};
-  float4 h[kQuads], part0[kQuads], part1[kQuads], weight[kQuads];
+  float4 h[kQuads], part0[kQuads], part1[kQuads];
 #pragma unroll
   for (int j = 0; j < kQuads; ++j) {
     const int i = threadIdx.x + j * kDecodeThreads;
-    h[j] = part0[j] = part1[j] = weight[j] = zero;
-    if (i >= quads) continue;
-    h[j] = load_l2(x + i * 4);
-    if (parts != nullptr) {
-      part0[j] = load_l2(parts + i * 4);
-      part1[j] = load_l2(parts + a.hidden + i * 4);
-    }
-    weight[j] = *reinterpret_cast<const float4*>(norm + i * 4);
+    part0[j] = part1[j] = zero;
+    if (i >= quads || parts == nullptr) continue;
+    part0[j] = load_l2(parts + i * 4);
+    part1[j] = load_l2(parts + a.hidden + i * 4);
   }
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < kQuads; ++j) {
     const int i = threadIdx.x + j * kDecodeThreads;
-    h[j] = plus(plus(h[j], part0[j]), part1[j]);
+    h[j] = plus(plus(input.x[j], part0[j]), part1[j]);
     if (parts != nullptr && i < quads && i % gridDim.x == blockIdx.x)
       reinterpret_cast<float4*>(next)[i] = h[j];
     sum += h[j].x * h[j].x + h[j].y * h[j].y + h[j].z * h[j].z + h[j].w * h[j].w;
@@ -48,7 +59,7 @@ __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const float* x, 
   for (int j = 0; j < kQuads; ++j) {
     const int i = threadIdx.x + j * kDecodeThreads;
     if (i >= quads) continue;
-    reinterpret_cast<uint2*>(staged)[i] = normed(h[j], factor, weight[j]);
+    reinterpret_cast<uint2*>(staged)[i] = normed(h[j], factor, input.weight[j]);
   }
 }
 
