@@ -26,7 +26,7 @@ __device__ __forceinline__ bool arrives_last(std::uint32_t* arrivals, int splits
 template <class T, int kWidth>
 __device__ __forceinline__ void combine_splits(const AttentionCall& call, std::int64_t first, int splits,
                                                T* out, int lane) {
-  constexpr int kParts = (max_splits(1) + 31) / 32, kAtOnce = 8;
+  constexpr int kParts = (max_splits(1) + 31) / 32, kAtOnce = 16;
   struct alignas(4 * kWidth) Column {
     float x[kWidth];
   };

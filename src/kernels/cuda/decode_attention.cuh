@@ -293,6 +293,7 @@ __device__ __forceinline__ void stage_attended(const DecodeArgs& a, const Decode
                                                std::byte* staged) {
   const int splits = cut_of(a, layer, kv_len).count;
   if (splits == 1 || splits > kReaderSplits) return stage_copy(a.attended, a.heads * kHeadDim, staged);
+#pragma unroll 1
   for (int i = threadIdx.x; i < a.heads * kHeadDim / 4; i += kDecodeThreads) {
     const int head = i / (kHeadDim / 4), d = i % (kHeadDim / 4) * 4;
     const float2* stats_at = a.split_stats + head * a.max_splits;

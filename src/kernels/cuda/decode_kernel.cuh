@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
     const int kind = phase % kPhases;
     const bool is_head = phase == phases - 1;
     const DecodeLayerArgs& layer = a.layers[is_head ? 0 : phase / kPhases];
-    int cols = a.hidden;
+    const DecodePart& part = parts[phase];
+    const int cols = kind == kO ? a.heads * kHeadDim : kind == kDown ? a.intermediate : a.hidden;
     DecodeResult to = {DecodeResult::Kind::parts, a.hidden_parts, a.hidden};
     if (is_head) {
       to = {DecodeResult::Kind::whole, a.logits, 0};
@@ -82,10 +83,8 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       to = {DecodeResult::Kind::gated, a.gated, 0};
     }
     if (kind == kO) {
-      cols = a.heads * kHeadDim;
       stage_attended<kHeadDim>(a, layer, kv_len, staged);
     } else if (kind == kDown) {
-      cols = a.intermediate;
       stage_copy(a.gated, cols, staged);
     }
     __syncthreads();
@@ -103,7 +102,6 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       const bool is_last = phase + kPhases > phases;
       prefetch_floats(is_last ? a.final_norm : a.layers[phase / kPhases + 1].input_norm, a.hidden, phase);
     }
-    const DecodePart& part = parts[phase];
     if (part.steps != 0) {
       const auto multiply = [&]<Format F>() {
         multiply_part<F>(a, part, to, ring, staged, sums, slots, warp, lane);

@@ -66,12 +66,13 @@ __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const NormInput&
 // `cols` bfloat16 to shared memory. Ends without a barrier.
 __device__ __forceinline__ void stage_copy(const __nv_bfloat16* from, int cols, std::byte* staged) {
   constexpr int kAtOnce = 5;
+#pragma unroll 1
   for (int first = threadIdx.x; first < cols / 8; first += kAtOnce * kDecodeThreads) {
     uint4 v[kAtOnce];
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
+    for (int j = 0; j < kAtOnce; ++j) {  // all are set, or the compiler keeps their old values in registers
       const int i = first + j * kDecodeThreads;
-      if (i < cols / 8) v[j] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+      v[j] = i < cols / 8 ? __ldcg(reinterpret_cast<const uint4*>(from) + i) : uint4{0, 0, 0, 0};
     }
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
