@@ -51,11 +51,17 @@ row() {  # MODEL PROMPT GENERATE BATCH WHAT
 import json, sys
 model, prompt, generate, batch, what, tflops, result = sys.argv[1:]
 r = json.loads(result)
-if what == "decode":
-    rate, achieved, unit, roof = r["decode_tok_s"], r["achieved"]["GBps"], "GB/s", r["ceiling"]["GBps"]
-else:
-    rate, achieved, unit, roof = r["prefill_tok_s"], r["achieved"]["TFLOPs"], "TFLOP/s", float(tflops or 0)
-print(f"{model:22} {prompt:>7} {generate:>6} {batch:>6}  {rate:12.1f} {achieved:6.0f} {unit:7} {f'{achieved / roof:5.2f}' if roof else '    -'}")
+for kind in what.split("+"):
+    if kind == "memory":
+        seen, ledger, plan = (r["memory"]["gpu0_in_use"], r["memory"]["peak"]["gpu0"], r["memory"]["predicted"]["gpu0"])
+        print(f"{'':22} device memory in MiB: {seen / 2**20:.1f} (NVML), ledger {ledger / 2**20:.1f} "
+              f"({100 * (ledger / seen - 1):+.2f} %), plan {plan / 2**20:.1f}")
+        continue
+    if kind == "decode":
+        rate, achieved, unit, roof = r["decode_tok_s"], r["achieved"]["GBps"], "GB/s", r["ceiling"]["GBps"]
+    else:
+        rate, achieved, unit, roof = r["prefill_tok_s"], r["achieved"]["TFLOPs"], "TFLOP/s", float(tflops or 0)
+    print(f"{model:22} {prompt:>7} {generate:>6} {batch:>6}  {rate:12.1f} {achieved:6.0f} {unit:7} {f'{achieved / roof:5.2f}' if roof else '    -'}")
 PY
 }
 row random:qwen2.5-7b 512 64 1 decode
@@ -64,6 +70,6 @@ row random:qwen2.5-7b:q4_0 512 64 1 decode
 row random:qwen2.5-7b:q4_k_m 512 64 1 decode
 row random:qwen2.5-7b 512 32 32 decode
 row random:qwen2.5-7b 4096 4 1 prefill
-row random:qwen2.5-7b 32764 4 1 prefill
+row random:qwen2.5-7b 32764 4 1 prefill+decode+memory
 row random:qwen2.5-7b:q4_0 4096 4 1 prefill
 exit $failed

@@ -1,9 +1,9 @@
 """What Hugging Face transformers reaches on this GPU with the geometry of Qwen2.5-7B and random bfloat16 weights.
 
-    python3 tools/peer_transformers.py [--prompt 4096] [--generate 32] [--batch 1] [--repeat 3]
+    python3 tools/peer_transformers.py [--repeat 3] [PROMPTxGENERATExBATCH ...]
 
-Prints the medians of prefill and decode in tokens per second, the same cases that `snug bench random:qwen2.5-7b`
-measures, and the peak of device memory that PyTorch reserved.
+Prints the medians of prefill and decode in tokens per second for each case, the same that `snug bench
+random:qwen2.5-7b` measures with --prompt, --generate and --batch, and the peak of device memory that PyTorch reserved.
 """
 
 import argparse
@@ -25,36 +25,44 @@ def make_model():
         return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
 
 
+def measure(model, prompt, generate, batch, repeat):
+    ids = torch.randint(0, 150000, (batch, prompt), device="cuda")
+    prefill, decode = [], []
+    for i in range(repeat + 1):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        out = model(ids, use_cache=True, logits_to_keep=1)
+        token = out.logits[:, -1:].argmax(-1)
+        torch.cuda.synchronize()
+        first = time.perf_counter()
+        for _ in range(generate - 1):
+            out = model(token, past_key_values=out.past_key_values, use_cache=True)
+            token = out.logits[:, -1:].argmax(-1)
+        torch.cuda.synchronize()
+        end = time.perf_counter()
+        if i > 0:
+            prefill.append(batch * prompt / (first - start))
+            decode.append(batch * (generate - 1) / (end - first))
+    return statistics.median(prefill), statistics.median(decode)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--prompt", type=int, default=4096)
-    parser.add_argument("--generate", type=int, default=32)
-    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("cases", nargs="*", default=["4096x32x1"], metavar="PROMPTxGENERATExBATCH")
     args = parser.parse_args()
     model = make_model()
-    ids = torch.randint(0, 150000, (args.batch, args.prompt), device="cuda")
-    prefill, decode = [], []
-    with torch.no_grad():
-        for i in range(args.repeat + 1):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            out = model(ids, use_cache=True, logits_to_keep=1)
-            token = out.logits[:, -1:].argmax(-1)
-            torch.cuda.synchronize()
-            first = time.perf_counter()
-            for _ in range(args.generate - 1):
-                out = model(token, past_key_values=out.past_key_values, use_cache=True)
-                token = out.logits[:, -1:].argmax(-1)
-            torch.cuda.synchronize()
-            end = time.perf_counter()
-            if i > 0:
-                prefill.append(args.batch * args.prompt / (first - start))
-                decode.append(args.batch * (args.generate - 1) / (end - first))
-    print(
-        f"transformers, prompt {args.prompt}, batch {args.batch}: prefill {statistics.median(prefill):.0f} tok/s, "
-        f"decode {statistics.median(decode):.1f} tok/s, {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB"
-    )
+    for case in args.cases:
+        prompt, generate, batch = map(int, case.split("x"))
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        with torch.no_grad():
+            prefill, decode = measure(model, prompt, generate, batch, args.repeat)
+        print(
+            f"transformers, prompt {prompt}, batch {batch}: prefill {prefill:.0f} tok/s, decode {decode:.1f} tok/s, "
+            f"{torch.cuda.max_memory_reserved() / 2**30:.1f} GiB",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -112,6 +112,7 @@ Gpu::~Gpu() {
 
 void Gpu::set_blas_workspace(std::byte* workspace) {
   impl_->blas.workspace = workspace;
+  impl_->blas.chosen.clear();  // with another workspace the choice is another
 }
 
 std::int64_t Gpu::blas_workspace_bytes() {

@@ -110,6 +110,7 @@ class CudaAttention : public test::GpuTest {
     c.round_queries();
     for (const auto& [sequence, l] : batch) c.store(sequence, l.kv_len);
     const auto got = run(c, shape, batch, window);
+    const std::size_t alone_every = batch.size() / 10 + 1;
     for (std::size_t b = 0; b < batch.size(); ++b) {
       SCOPED_TRACE("sequence " + std::to_string(b));
       const auto expected = c.expected(b, batch[b].second, window);
@@ -126,7 +127,7 @@ class CudaAttention : public test::GpuTest {
       }
       EXPECT_LE(std::sqrt(error), (shape.dtype == DType::f32 ? 1e-5 : 5e-3) * std::sqrt(norm));
       // A single token's bits do not depend on what else is in the batch.
-      if (batch[b].second.q_len == 1) {
+      if (batch[b].second.q_len == 1 && b % alone_every == 0) {
         EXPECT_EQ(run(c, shape, {batch[b]}, window)[0], got[b]) << "alone";
       }
     }
