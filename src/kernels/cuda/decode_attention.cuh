@@ -288,14 +288,16 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
 }
 
 // `attended`, as bfloat16, to shared memory, added up from splits where they are few. Ends without a barrier.
-template <int kHeadDim>
+template <bool kPacked, int kHeadDim>
 __device__ __forceinline__ void stage_attended(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len,
-                                               std::byte* staged) {
+                                               const Stage& stage) {
   const int splits = cut_of(a, layer, kv_len).count;
-  if (splits == 1 || splits > kReaderSplits) return stage_copy(a.attended, a.heads * kHeadDim, staged);
+  if (splits == 1 || splits > kReaderSplits)
+    return stage_copy<kPacked>(a.attended, a.heads * kHeadDim, stage);
+  const int quads = a.heads * kHeadDim / 4;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < a.heads * kHeadDim / 4; i += kDecodeThreads) {
-    const int head = i / (kHeadDim / 4), d = i % (kHeadDim / 4) * 4;
+  for (int i = threadIdx.x; i - static_cast<int>(threadIdx.x % 32) < quads; i += kDecodeThreads) {
+    const int at = min(i, quads - 1), head = at / (kHeadDim / 4), d = at % (kHeadDim / 4) * 4;
     const float2* stats_at = a.split_stats + head * a.max_splits;
     const float* sums_at = a.split_sums + static_cast<std::int64_t>(head) * a.max_splits * kHeadDim + d;
     float2 stats[kReaderSplits];
@@ -317,8 +319,9 @@ __device__ __forceinline__ void stage_attended(const DecodeArgs& a, const Decode
       sum.z = fmaf(weight, sums[s].z, sum.z), sum.w = fmaf(weight, sums[s].w, sum.w);
     }
     const float factor = 1.0f / total;
-    reinterpret_cast<uint2*>(staged)[i] = {pack_bf16(sum.x * factor, sum.y * factor),
-                                           pack_bf16(sum.z * factor, sum.w * factor)};
+    stage_quad<kPacked>(
+        stage, i, i < quads,
+        {pack_bf16(sum.x * factor, sum.y * factor), pack_bf16(sum.z * factor, sum.w * factor)});
   }
 }
 

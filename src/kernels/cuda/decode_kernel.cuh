@@ -57,7 +57,6 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
   for (int i = threadIdx.x; i < phases; i += kDecodeThreads) parts[i] = make_part(a, i);
   __syncthreads();
   Ring ring(a, parts, shared + a.ring + warp * a.depth * a.slot_bytes, barriers[warp], warp, lane);
-  std::byte* staged = shared;
   auto& slots = *reinterpret_cast<DecodeSlots*>(shared + a.slots);
   wait_for_previous();
   GridBarrier barrier(a.sync);
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
   {
     NormInput input;
     input.load(a, x, a.layers[0].input_norm);
-    stage_norm(a, input, nullptr, nullptr, staged, warp_sums);
+    stage_norm<kPacked>(a, input, nullptr, nullptr, Stage(shared, a.hidden), warp_sums);
   }
   for (int phase = 0; phase < phases; ++phase) {
     const int kind = phase % kPhases;
@@ -74,6 +73,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
     const DecodeLayerArgs& layer = a.layers[is_head ? 0 : phase / kPhases];
     const DecodePart& part = parts[phase];
     const int cols = kind == kO ? a.heads * kHeadDim : kind == kDown ? a.intermediate : a.hidden;
+    const Stage stage(shared, cols);
     DecodeResult to = {DecodeResult::Kind::parts, a.hidden_parts, a.hidden};
     if (is_head) {
       to = {DecodeResult::Kind::whole, a.logits, 0};
@@ -83,16 +83,11 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
       to = {DecodeResult::Kind::gated, a.gated, 0};
     }
     if (kind == kO) {
-      stage_attended<kHeadDim>(a, layer, kv_len, staged);
+      stage_attended<kPacked, kHeadDim>(a, layer, kv_len, stage);
     } else if (kind == kDown) {
-      stage_copy(a.gated, cols, staged);
+      stage_copy<kPacked>(a.gated, cols, stage);
     }
     __syncthreads();
-    float* sums = reinterpret_cast<float*>(staged + cols * 2);
-    if constexpr (kPacked) {
-      stage_sums(staged, cols, sums);
-      __syncthreads();
-    }
     // What comes cold from memory next, and would be waited for.
     if (kind == kQkv && !is_head) {
       prefetch_floats(layer.post_norm, a.hidden, phase);
@@ -104,7 +99,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
     }
     if (part.steps != 0) {
       const auto multiply = [&]<Format F>() {
-        multiply_part<F>(a, part, to, ring, staged, sums, slots, warp, lane);
+        multiply_part<F>(a, part, to, ring, stage, slots, warp, lane);
       };
       if constexpr (!kPacked) {
         multiply.template operator()<Format::bf16>();
@@ -129,7 +124,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1) decode_kernel(const __grid_
                                                 : a.layers[phase / kPhases + 1].input_norm;
       input.load(a, x, norm);
       barrier.wait();
-      stage_norm(a, input, a.hidden_parts, next, staged, warp_sums);
+      stage_norm<kPacked>(a, input, a.hidden_parts, next, Stage(shared, a.hidden), warp_sums);
       float* settled = next;
       next = x;
       x = settled;

@@ -12,6 +12,26 @@ namespace snug::kernels::cuda {
 
 inline constexpr int kDecodeColumns = 8192;  // of the residual stream, at most
 
+// A product's activations in shared memory: bfloat16, and where its weights are packed the sums of each 16.
+struct Stage {
+  std::byte* values;
+  float* sums;
+  __device__ __forceinline__ Stage(std::byte* memory, int cols)
+      : values(memory), sums(reinterpret_cast<float*>(memory + cols * 2)) {}
+};
+
+// Four columns to their place, where `has`. By all lanes of a warp, with neighbouring quads.
+template <bool kPacked>
+__device__ __forceinline__ void stage_quad(const Stage& stage, int quad, bool has, const uint2& v) {
+  if (has) reinterpret_cast<uint2*>(stage.values)[quad] = v;
+  if constexpr (kPacked) {
+    float sum = low_bf16(v.x) + high_bf16(v.x) + (low_bf16(v.y) + high_bf16(v.y));
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (has && quad % 4 == 0) stage.sums[quad / 4] = sum;
+  }
+}
+
 // What a norm needs that is known before the product ahead of it has ended: a thread's share.
 struct NormInput {
   static constexpr int kQuads = kDecodeColumns / (4 * kDecodeThreads);
@@ -31,8 +51,9 @@ struct NormInput {
 // The RMS norm (Zhang and Sennrich 2019) of x + part 0 + part 1 as bfloat16, to shared memory. Every block
 // makes it for itself; where there are parts (parts != null), the sum goes to `next`, a share from each
 // block. Ends without a barrier.
+template <bool kPacked>
 __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const NormInput& input, const float* parts,
-                                           float* next, std::byte* staged, float* warp_sums) {
+                                           float* next, const Stage& stage, float* warp_sums) {
   constexpr int kQuads = NormInput::kQuads;
   const int quads = a.hidden / 4;
   const float4 zero = {0, 0, 0, 0};
@@ -58,26 +79,35 @@ __device__ __forceinline__ void stage_norm(const DecodeArgs& a, const NormInput&
 #pragma unroll
   for (int j = 0; j < kQuads; ++j) {
     const int i = threadIdx.x + j * kDecodeThreads;
-    if (i >= quads) continue;
-    reinterpret_cast<uint2*>(staged)[i] = normed(h[j], factor, input.weight[j]);
+    stage_quad<kPacked>(stage, i, i < quads, normed(h[j], factor, input.weight[j]));
   }
 }
 
 // `cols` bfloat16 to shared memory. Ends without a barrier.
-__device__ __forceinline__ void stage_copy(const __nv_bfloat16* from, int cols, std::byte* staged) {
+template <bool kPacked>
+__device__ __forceinline__ void stage_copy(const __nv_bfloat16* from, int cols, const Stage& stage) {
   constexpr int kAtOnce = 5;
+  const int pieces = cols / 8;
 #pragma unroll 1
-  for (int first = threadIdx.x; first < cols / 8; first += kAtOnce * kDecodeThreads) {
+  for (int first = 0; first < pieces; first += kAtOnce * kDecodeThreads) {
     uint4 v[kAtOnce];
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {  // all are set, or the compiler keeps their old values in registers
-      const int i = first + j * kDecodeThreads;
-      v[j] = i < cols / 8 ? __ldcg(reinterpret_cast<const uint4*>(from) + i) : uint4{0, 0, 0, 0};
+      const int i = first + threadIdx.x + j * kDecodeThreads;
+      v[j] = i < pieces ? __ldcg(reinterpret_cast<const uint4*>(from) + i) : uint4{0, 0, 0, 0};
     }
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
-      const int i = first + j * kDecodeThreads;
-      if (i < cols / 8) reinterpret_cast<uint4*>(staged)[i] = v[j];
+      const int i = first + threadIdx.x + j * kDecodeThreads;
+      if (i - static_cast<int>(threadIdx.x % 32) >= pieces) break;  // all of the warp
+      if (i < pieces) reinterpret_cast<uint4*>(stage.values)[i] = v[j];
+      if constexpr (kPacked) {
+        float sum = 0;
+        for (const std::uint32_t pair : {v[j].x, v[j].y, v[j].z, v[j].w})
+          sum += low_bf16(pair) + high_bf16(pair);
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        if (i < pieces && i % 2 == 0) stage.sums[i / 2] = sum;
+      }
     }
   }
 }
@@ -90,22 +120,6 @@ __device__ __forceinline__ void prefetch_l2(const void* at) {
 __device__ __forceinline__ void prefetch_floats(const float* from, int count, int turn) {
   if (from == nullptr || turn % static_cast<int>(gridDim.x) != static_cast<int>(blockIdx.x)) return;
   for (int i = threadIdx.x * 32; i < count; i += kDecodeThreads * 32) prefetch_l2(from + i);
-}
-
-// The sums of each 16 staged activations.
-__device__ __forceinline__ void stage_sums(const std::byte* staged, int cols, float* sums) {
-  for (int i = threadIdx.x; i < cols / 16; i += kDecodeThreads) {
-    const uint4 halves[2] = {reinterpret_cast<const uint4*>(staged)[2 * i],
-                             reinterpret_cast<const uint4*>(staged)[2 * i + 1]};
-    float sum = 0;
-#pragma unroll
-    for (const uint4& v : halves) {
-      for (const std::uint32_t pair : {v.x, v.y, v.z, v.w}) {
-        sum += __uint_as_float(pair << 16) + __uint_as_float(pair & 0xFFFF0000u);
-      }
-    }
-    sums[i] = sum;
-  }
 }
 
 // Where a product's rows go.
@@ -197,8 +211,8 @@ __device__ __forceinline__ void flush(const DecodePart& part, const DecodeResult
 // A warp's part of a product.
 template <quant::Format F, class Ring>
 __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodePart& part,
-                                              const DecodeResult& to, Ring& ring, const std::byte* staged,
-                                              const float* sums, DecodeSlots& slots, int warp, int lane) {
+                                              const DecodeResult& to, Ring& ring, const Stage& stage,
+                                              DecodeSlots& slots, int warp, int lane) {
   using quant::Format;
   constexpr int kUnits = group_units(F), kColumnBytes = unit_shape(F).cols * 2;
   const int g = lane / 4, t = lane % 4;
@@ -207,7 +221,7 @@ __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeP
   groups.enter(part, warp);
   if (lane == 0) slots.places[warp] = {-1, -1, -1, -1};
   __syncwarp();
-  const std::byte* row = staged + (F == Format::q6_k ? t * 8 : t * 16);
+  const std::byte* row = stage.values + (F == Format::q6_k ? t * 8 : t * 16);
   float gate[2] = {0, 0};
   constexpr bool kRows = F == Format::bf16;
   float y[kRows ? 4 : 2] = {};
@@ -235,7 +249,7 @@ __device__ __forceinline__ void multiply_part(const DecodeArgs& a, const DecodeP
             b[i] = load_as<uint4>(x + i * 64);
           }
         }
-        const float4 s = reinterpret_cast<const float4*>(sums)[groups.unit + J];
+        const float4 s = reinterpret_cast<const float4*>(stage.sums)[groups.unit + J];
         OneToken<F>::multiply(weights, b, s, base, y);
       }
     };
