@@ -65,10 +65,13 @@ Result<Run> run_once(LLM& llm, const BenchmarkOptions& options, int round) {
   const auto start = Clock::now();
   auto decode_start = start;
   std::vector<engine::RequestId> seen;
+  bool ended = false;  // a sequence, since all have started
   while (!engine.idle()) {
     const auto events = engine.step();
+    if (ended) continue;
     for (const auto& event : events) {
       if (event.error) return *event.error;
+      ended = ended || (event.finished && started == options.batch);
       if (std::ranges::find(seen, event.request) == seen.end()) {
         seen.push_back(event.request);
         if (++started < options.batch) continue;
@@ -80,8 +83,8 @@ Result<Run> run_once(LLM& llm, const BenchmarkOptions& options, int round) {
       }
     }
     ++run.decode_steps;
+    run.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
   }
-  run.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
   return run;
 }
 

@@ -19,7 +19,7 @@ struct BenchmarkOptions {
 // Medians over the repeats, after one warm-up.
 struct BenchmarkResult {
   double prefill_tok_s = 0;  // prompt tokens of all sequences, up to the last one's first new token
-  double decode_tok_s = 0;   // new tokens of all sequences after that
+  double decode_tok_s = 0;   // new tokens of all sequences after that, until the first ends
   double decode_gbps = 0;    // weights and KV read for them
   double prefill_tflops = 0;
   std::string logits_hash;  // of a fixed short input: the same build and model give the same hash
