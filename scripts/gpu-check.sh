@@ -39,11 +39,11 @@ if [[ -x $build/bin/cuda_attention_bench ]]; then
 else
   echo "gpu-check: $build/bin/cuda_attention_bench is not there: no rows of attention, no ceiling of prefill" >&2
 fi
-printf '\n%-22s %7s %6s %6s  %12s %11s %7s\n' model prompt new batch 'tok/s' achieved ratio
+printf '\n%-24s %7s %6s %6s  %10s %11s %7s\n' model prompt new batch 'tok/s' achieved ratio
 row() {  # MODEL PROMPT GENERATE BATCH WHAT
   local json
   json=$("$build/snug" bench "$1" --device cuda --prompt "$2" --generate "$3" --batch "$4" --json --quiet) || {
-    printf '%-22s %7s %6s %6s  failed: %s\n' "$1" "$2" "$3" "$4" "$json"
+    printf '%-24s %7s %6s %6s  failed: %s\n' "$1" "$2" "$3" "$4" "$json"
     failed=1
     return
   }
@@ -54,14 +54,14 @@ r = json.loads(result)
 for kind in what.split("+"):
     if kind == "memory":
         seen, ledger, plan = (r["memory"]["gpu0_in_use"], r["memory"]["peak"]["gpu0"], r["memory"]["predicted"]["gpu0"])
-        print(f"{'':22} device memory in MiB: {seen / 2**20:.1f} (NVML), ledger {ledger / 2**20:.1f} "
+        print(f"  device memory, MiB: NVML {seen / 2**20:.1f}, ledger {ledger / 2**20:.1f} "
               f"({100 * (ledger / seen - 1):+.2f} %), plan {plan / 2**20:.1f}")
         continue
     if kind == "decode":
         rate, achieved, unit, roof = r["decode_tok_s"], r["achieved"]["GBps"], "GB/s", r["ceiling"]["GBps"]
     else:
         rate, achieved, unit, roof = r["prefill_tok_s"], r["achieved"]["TFLOPs"], "TFLOP/s", float(tflops or 0)
-    print(f"{model:22} {prompt:>7} {generate:>6} {batch:>6}  {rate:12.1f} {achieved:6.0f} {unit:7} {f'{achieved / roof:5.2f}' if roof else '    -'}")
+    print(f"{model:24} {prompt:>7} {generate:>6} {batch:>6}  {rate:10.1f} {achieved:6.0f} {unit:7} {f'{achieved / roof:5.2f}' if roof else '    -'}")
 PY
 }
 row random:qwen2.5-7b 512 64 1 decode

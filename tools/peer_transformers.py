@@ -46,14 +46,20 @@ def measure(model, prompt, generate, batch, repeat):
     return statistics.median(prefill), statistics.median(decode)
 
 
+def case(text):
+    numbers = text.split("x")
+    if len(numbers) != 3 or not all(n.isdecimal() and int(n) > 0 for n in numbers) or int(numbers[1]) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PROMPTxGENERATExBATCH, as 4096x32x1, with at least 2 to generate")
+    return tuple(map(int, numbers))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("cases", nargs="*", default=["4096x32x1"], metavar="PROMPTxGENERATExBATCH")
+    parser.add_argument("cases", nargs="*", type=case, default=[(4096, 32, 1)], metavar="PROMPTxGENERATExBATCH")
     args = parser.parse_args()
     model = make_model()
-    for case in args.cases:
-        prompt, generate, batch = map(int, case.split("x"))
+    for prompt, generate, batch in args.cases:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         with torch.no_grad():

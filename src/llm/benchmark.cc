@@ -68,9 +68,10 @@ Result<Run> run_once(LLM& llm, const BenchmarkOptions& options, int round) {
   bool ended = false;  // a sequence, since all have started
   while (!engine.idle()) {
     const auto events = engine.step();
-    if (ended) continue;
+    const bool counts = !ended;
     for (const auto& event : events) {
       if (event.error) return *event.error;
+      if (!counts) continue;
       ended = ended || (event.finished && started == options.batch);
       if (std::ranges::find(seen, event.request) == seen.end()) {
         seen.push_back(event.request);
@@ -82,6 +83,7 @@ Result<Run> run_once(LLM& llm, const BenchmarkOptions& options, int round) {
         ++run.decode_tokens;
       }
     }
+    if (!counts) continue;
     ++run.decode_steps;
     run.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
   }

@@ -25,12 +25,11 @@ class Workspace {
   Values final_hidden;  // (tokens, hidden): normed rows that logits are asked of
   Values logits;        // (logit_rows, vocab) float32
   // On a GPU, of the few tokens whose products stay partial sums (kernels/residual.h), float32:
-  Values hidden_next;   // (few, hidden)
-  Values hidden_parts;  // (2, few, hidden)
-  Values qkv_parts;     // (2, few, (heads + 2 kv_heads) * head_dim)
-  Values decode_sync;   // (kDecodeSyncWords) 32-bit words (kernels/decode_layers.h), zero before first use
-  Values
-      attention_sync;  // (sequences, heads) 32-bit words (AttentionParams::arrivals), zero before first use
+  Values hidden_next;     // (few, hidden)
+  Values hidden_parts;    // (2, few, hidden)
+  Values qkv_parts;       // (2, few, (heads + 2 kv_heads) * head_dim)
+  Values decode_sync;     // (kDecodeSyncWords) 32-bit words (kernels/decode_layers.h), zero before first use
+  Values attention_sync;  // (sequences, heads) words: AttentionParams::arrivals, zero before first use
   std::byte* linear_scratch = nullptr;
   std::int64_t linear_scratch_bytes = 0;
   std::byte* attention_scratch = nullptr;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -43,8 +42,9 @@ class DeviceArray {
  public:
   explicit DeviceArray(std::int64_t count, std::int64_t skew = 0)
       : count_(count), front_(kGuard + skew * static_cast<std::int64_t>(sizeof(T))) {
-    store_ = take(capacity());
-    GpuTest::gpu().fill(store_, 0xFF, front_ + byte_count() + kGuard);
+    const std::int64_t bytes = front_ + byte_count() + kGuard;
+    store_ = take(bytes);
+    GpuTest::gpu().fill(store_, 0xFF, bytes);
   }
   explicit DeviceArray(const std::vector<T>& values, std::int64_t skew = 0)
       : DeviceArray(static_cast<std::int64_t>(values.size()), skew) {
@@ -52,7 +52,7 @@ class DeviceArray {
   }
   ~DeviceArray() {
     GpuTest::gpu().synchronize();
-    kept().emplace(capacity(), store_);
+    kept().emplace(front_ + byte_count() + kGuard, store_);
   }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
@@ -77,13 +77,7 @@ class DeviceArray {
 
  private:
   static constexpr std::int64_t kGuard = 256;
-  // A power of two, so that a few sizes serve all.
-  std::int64_t capacity() const {
-    return static_cast<std::int64_t>(
-        std::bit_ceil(static_cast<std::uint64_t>(front_ + byte_count() + kGuard)));
-  }
-  // Arrays given back, by capacity, until the program ends: allocating takes the driver much longer than a
-  // test.
+  // Arrays given back, by size, until the program ends: allocating takes the driver much longer than a test.
   static std::multimap<std::int64_t, std::byte*>& kept() {
     static std::multimap<std::int64_t, std::byte*> kept;
     return kept;
