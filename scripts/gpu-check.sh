@@ -39,7 +39,7 @@ if [[ -x $build/bin/cuda_attention_bench ]]; then
 else
   echo "gpu-check: $build/bin/cuda_attention_bench is not there: no rows of attention, no ceiling of prefill" >&2
 fi
-printf '\n%-24s %7s %6s %6s  %10s %11s %7s\n' model prompt new batch 'tok/s' achieved ratio
+printf '\n%-24s %7s %6s %6s  %10s %14s %5s\n' model prompt new batch 'tok/s' achieved ratio
 row() {  # MODEL PROMPT GENERATE BATCH WHAT
   local json
   json=$("$build/snug" bench "$1" --device cuda --prompt "$2" --generate "$3" --batch "$4" --json --quiet) || {
