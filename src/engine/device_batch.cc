@@ -19,16 +19,17 @@ Result<DeviceBatch> DeviceBatch::create(Gpu& gpu, const model::ForwardLimits& li
   for (const auto& row : model::device_batch_rows(limits, max_model_len, block_size, vocab)) {
     SNUG_ASSIGN(*blocks[next++], ledger.allocate(row.tag, row.device, row.bytes));
   }
+  for (Place& place : b.places_) place = {gpu.make_event(), gpu.make_event()};
   return b;
 }
 
-const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int block_size) {
+const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int block_size, Ids ids) {
   const auto tokens = batch.ids.size(), sequences = batch.sequences.size();
   // Always the same for a number of rows and sequences: a captured step finds its arrays where they were.
   const std::int64_t stride = max_pages_;
-  // The copy of the step before may still be under way, out of this memory.
-  gpu_->synchronize();
-  auto* const host = reinterpret_cast<std::int32_t*>(pinned_.data());
+  place_ = 1 - place_;
+  gpu_->wait(places_[place_].uploaded);  // out of this memory, two batches ago
+  auto* const host = reinterpret_cast<std::int32_t*>(pinned_.data() + place_ * (pinned_.bytes() / 2));
   auto* const device = reinterpret_cast<std::int32_t*>(device_.data());
   std::size_t used = 0;
   const auto take = [&](std::size_t count) {
@@ -66,7 +67,9 @@ const model::DeviceBatch& DeviceBatch::upload(const model::Batch& batch, int blo
                       .q_len = q_len_at,
                       .kv_len = kv_len_at,
                       .row_sequence = row_sequence_at};
-  gpu_->upload(device, host, static_cast<std::int64_t>(used) * 4);
+  const std::size_t first = ids == Ids::chosen ? tokens : 0;
+  gpu_->upload(device + first, host + first, static_cast<std::int64_t>(used - first) * 4);
+  gpu_->record(places_[place_].uploaded);
   return batch_;
 }
 
@@ -80,15 +83,25 @@ void DeviceBatch::choose_greedy(const Stream& stream, const model::Workspace& wo
                          .vocab = vocab,
                          .usable_vocab = usable_vocab,
                          .tokens = tokens,
+                         .ids = reinterpret_cast<std::int32_t*>(device_.data()),
                          .logprobs = logprobs,
                          .workspace = sampling_.data(),
                          .workspace_bytes = sampling_.bytes()});
 }
 
-std::vector<TokenLogprob> DeviceBatch::greedy(std::int64_t rows) {
-  gpu_->download(sampled_host_.data(), sampled_.data(), rows * 8);
-  gpu_->synchronize();
-  const auto* host_tokens = reinterpret_cast<const std::int32_t*>(sampled_host_.data());
+std::int32_t* DeviceBatch::chosen_on_host(int place) const {
+  return reinterpret_cast<std::int32_t*>(sampled_host_.data() + place * (sampled_host_.bytes() / 2));
+}
+
+int DeviceBatch::bring_greedy(std::int64_t rows) {
+  gpu_->download(chosen_on_host(place_), sampled_.data(), rows * 8);
+  gpu_->record(places_[place_].brought);
+  return place_;
+}
+
+std::vector<TokenLogprob> DeviceBatch::greedy(int place, std::int64_t rows) {
+  gpu_->wait(places_[place].brought);
+  const std::int32_t* host_tokens = chosen_on_host(place);
   const auto* host_logprobs = reinterpret_cast<const float*>(host_tokens + rows);
   std::vector<TokenLogprob> result;
   for (std::int64_t i = 0; i < rows; ++i) result.push_back({host_tokens[i], host_logprobs[i]});

@@ -19,6 +19,15 @@ Engine::Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan&
       usable_vocab_(usable_vocab),
       max_model_len_(plan.max_model_len) {}
 
+Engine::~Engine() {
+  if (gpu_ == nullptr) return;
+  try {
+    gpu_->synchronize();  // a step may be under way in this memory
+  } catch (const std::exception&) {
+    // A GPU at fault has said so in a step.
+  }
+}
+
 Result<std::unique_ptr<Engine>> Engine::create(model::Qwen2 model, model::LayerSource& layers,
                                                const plan::Plan& plan, int usable_vocab, Ledger& ledger,
                                                Gpu* gpu) {
@@ -85,6 +94,7 @@ Result<RequestId> Engine::submit(Request request) {
   auto sequence = std::make_unique<Sequence>(kv::SequenceBlocks(&pool_, kv_.block_size));
   sequence->id = next_id_++;
   sequence->tokens = request.prompt;
+  sequence->longest = std::min(length + request.params.max_tokens, max_model_len_);
   sequence->counts.add_prompt(request.prompt);
   sequence->request = std::move(request);
   const RequestId id = sequence->id;
@@ -93,47 +103,77 @@ Result<RequestId> Engine::submit(Request request) {
 }
 
 bool Engine::cancel(RequestId id) {
+  return remove(id);
+}
+
+// Pages that a step under way still writes to may go to another sequence: that one's tokens come after it in
+// the stream.
+bool Engine::remove(RequestId id) {
+  for (Scheduled& s : ahead_.scheduled) {
+    if (s.sequence != nullptr && s.sequence->id == id) s.sequence = nullptr;
+  }
   return scheduler_.remove(id);
 }
 
 std::vector<Event> Engine::step() {
   std::vector<Event> events;
-  std::vector<Scheduled> scheduled = scheduler_.next();
-  if (scheduled.empty()) return events;
+  Step step = std::exchange(ahead_, {});
   StepResult result;
   try {
-    build_batch(scheduled);
-    result.rows = static_cast<std::int64_t>(logit_rows_.size());
-    run_step(result.rows);
-    read_result(scheduled, result);
+    const auto runs = [](const Scheduled& s) { return s.sequence != nullptr; };
+    if (std::ranges::none_of(step.scheduled, runs)) {
+      step.scheduled = scheduler_.next();
+      if (step.scheduled.empty()) return events;
+      launch(step);
+    }
+    launch_ahead(step);
+    result = read_result(step);
   } catch (const std::exception& e) {
-    fail_all(scheduled, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
+    fail_all(step, {ErrorCode::failed, fmt::format("the step failed: {}", e.what()), ""}, events);
     return events;
   }
   std::size_t row = 0;
-  for (auto& s : scheduled) {
-    s.sequence->computed += s.tokens;
-    if (s.sequence->computed < s.sequence->length()) continue;  // its prompt goes on
-    finish_row(s, sample_row(*s.sequence, row++, result), events);
+  for (const Scheduled& s : step.scheduled) {
+    if (!s.to_end) continue;  // its prompt goes on
+    if (s.sequence != nullptr) finish_row(*s.sequence, sample_row(*s.sequence, row, result), events);
+    ++row;
   }
   return events;
 }
 
-void Engine::read_result(const std::vector<Scheduled>& scheduled, StepResult& result) {
-  if (result.rows == 0) return;
-  if (!device_batch_) {
-    result.logits = workspace_.logits.f32();
-    return;
-  }
-  const bool any_likely = std::ranges::any_of(scheduled, [](const Scheduled& s) {
-    const SamplingParams& p = s.sequence->request.params;
-    return !is_greedy(p) && Sampler::takes_likely(p);
+void Engine::launch(Step& step, DeviceBatch::Ids ids) {
+  build_batch(step.scheduled);
+  step.rows = std::ssize(logit_rows_);
+  run_step(step.rows, ids);
+  for (const Scheduled& s : step.scheduled) s.sequence->computed += s.tokens;
+  if (!device_batch_ || step.rows == 0) return;
+  const bool any_likely = std::ranges::any_of(step.scheduled, [](const Scheduled& s) {
+    return !is_greedy(s) && Sampler::takes_likely(s.sequence->request.params);
   });
   if (any_likely) {
-    device_batch_->find_likely(model_.stream(), workspace_, result.rows, config().vocab, usable_vocab_);
+    device_batch_->find_likely(model_.stream(), workspace_, step.rows, config().vocab, usable_vocab_);
   }
-  result.greedy = device_batch_->greedy(result.rows);
-  if (any_likely) result.likely = device_batch_->likely(result.rows);
+  step.place = device_batch_->bring_greedy(step.rows);
+}
+
+void Engine::launch_ahead(const Step& step) {
+  // Tokens that the host draws are known to the host alone, and a sequence that has ended left its row.
+  const auto goes_on = [](const Scheduled& s) { return s.sequence != nullptr && is_greedy(s); };
+  if (!device_batch_ || !std::ranges::all_of(step.scheduled, goes_on)) return;
+  ahead_.scheduled = scheduler_.ahead();
+  if (!ahead_.scheduled.empty()) launch(ahead_, DeviceBatch::Ids::chosen);
+}
+
+Engine::StepResult Engine::read_result(const Step& step) {
+  StepResult result{.rows = step.rows};
+  if (step.rows == 0) return result;
+  if (device_batch_) {
+    result.greedy = device_batch_->greedy(step.place, step.rows);
+    result.likely = device_batch_->likely(step.rows);
+  } else {
+    result.logits = workspace_.logits.f32();
+  }
+  return result;
 }
 
 Result<Sampled> Engine::sample_row(const Sequence& sequence, std::size_t row, StepResult& result) {
@@ -146,7 +186,7 @@ Result<Sampled> Engine::sample_row(const Sequence& sequence, std::size_t row, St
                    "the weights or a kernel are at fault: check the model's files"};
     }
     if (is_greedy(params)) return Sampled{best.token, best.logprob, {}};
-    if (!result.likely.empty() && result.likely[row].count <= kernels::kLikelyRoom) {
+    if (Sampler::takes_likely(params) && result.likely[row].count <= kernels::kLikelyRoom) {
       const kernels::LikelyTokens& likely = result.likely[row];
       const std::span tokens(likely.tokens, static_cast<std::size_t>(likely.count));
       const auto highest = std::ranges::max_element(tokens, {}, &kernels::LikelyToken::logit);
@@ -171,22 +211,23 @@ Result<Sampled> Engine::sample_row(const Sequence& sequence, std::size_t row, St
 
 void Engine::build_batch(const std::vector<Scheduled>& scheduled) {
   ids_.clear(), positions_.clear(), logit_rows_.clear(), views_.clear();
-  for (const auto& [sequence, tokens] : scheduled) {
+  for (const auto& [sequence, tokens, to_end] : scheduled) {
     const auto begin = static_cast<std::int32_t>(ids_.size());
     for (std::int64_t i = 0; i < tokens; ++i) {
-      ids_.push_back(sequence->tokens[static_cast<std::size_t>(sequence->computed + i)]);
+      const std::int64_t at = sequence->computed + i;
+      ids_.push_back(at < sequence->length() ? sequence->tokens[static_cast<std::size_t>(at)] : -1);
       positions_.push_back(static_cast<std::int32_t>(sequence->computed + i));
     }
     const std::int64_t kv_len = sequence->computed + tokens;
     views_.push_back({sequence->pages.page_table().data(), begin, static_cast<std::int32_t>(tokens),
                       static_cast<std::int32_t>(kv_len)});
-    if (kv_len == sequence->length()) logit_rows_.push_back(static_cast<std::int32_t>(ids_.size()) - 1);
+    if (to_end) logit_rows_.push_back(static_cast<std::int32_t>(ids_.size()) - 1);
   }
 }
 
-model::Batch Engine::batch() {
+model::Batch Engine::batch(DeviceBatch::Ids ids) {
   model::Batch batch{ids_, positions_, views_, logit_rows_};
-  if (device_batch_) batch.device = &device_batch_->upload(batch, kv_.block_size);
+  if (device_batch_) batch.device = &device_batch_->upload(batch, kv_.block_size, ids);
   return batch;
 }
 
@@ -195,8 +236,12 @@ bool Engine::is_greedy(const SamplingParams& p) {
          p.frequency_penalty == 0 && p.logit_bias.empty() && p.logprobs.value_or(0) == 0;
 }
 
-void Engine::run_step(std::int64_t wanted) {
-  const model::Batch built = batch();
+bool Engine::is_greedy(const Scheduled& scheduled) {
+  return is_greedy(scheduled.sequence->request.params);
+}
+
+void Engine::run_step(std::int64_t wanted, DeviceBatch::Ids ids) {
+  const model::Batch built = batch(ids);
   const bool decodes = logit_rows_.size() == views_.size() && ids_.size() == views_.size();
   const auto graph = decode_graphs_.find(views_.size());
   if (decodes && graph != decode_graphs_.end()) {
@@ -277,8 +322,7 @@ void Engine::capture_decode_steps() {
   gpu_->synchronize();
 }
 
-void Engine::finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events) {
-  Sequence& sequence = *row.sequence;
+void Engine::finish_row(Sequence& sequence, Result<Sampled> sampled, std::vector<Event>& events) {
   const Request& request = sequence.request;
   Event event{.request = sequence.id};
   if (!sampled) {
@@ -293,20 +337,20 @@ void Engine::finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Eve
         !request.params.ignore_eos && std::ranges::find(request.eos_ids, token) != request.eos_ids.end();
     if (event.is_eos) {
       event.finished = FinishReason::stop;
-    } else if (sequence.generated() >= request.params.max_tokens || sequence.length() >= max_model_len_) {
+    } else if (sequence.length() >= sequence.longest) {
       event.finished = FinishReason::length;
     }
   }
-  if (event.finished) scheduler_.remove(sequence.id);
+  if (event.finished) remove(sequence.id);
   events.push_back(std::move(event));
 }
 
-void Engine::fail_all(const std::vector<Scheduled>& scheduled, const Error& error,
-                      std::vector<Event>& events) {
-  for (const auto& s : scheduled) {
+void Engine::fail_all(const Step& step, const Error& error, std::vector<Event>& events) {
+  for (const Scheduled& s : step.scheduled) {
+    if (s.sequence == nullptr) continue;
     events.push_back({.request = s.sequence->id, .finished = FinishReason::error, .error = error});
   }
-  for (const auto& event : events) scheduler_.remove(event.request);
+  for (const auto& event : events) remove(event.request);
 }
 
 std::vector<float> Engine::on_host(ConstValues values, std::int64_t count) const {

@@ -29,6 +29,7 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(model::Qwen2 model, model::LayerSource& layers,
                                                 const plan::Plan& plan, int usable_vocab, Ledger& ledger,
                                                 Gpu* gpu = nullptr);
+  ~Engine();
 
   // usage error where the prompt is empty, holds an id outside the vocabulary, or leaves no room in the
   // context for one token more. Where max_tokens would pass the context's end, the answer ends there
@@ -38,7 +39,8 @@ class Engine {
   bool cancel(RequestId id);
 
   // One forward pass over the scheduled batch. A fault in one row ends that request; a fault of the whole
-  // step ends the requests in it. Returns the events in order of submission.
+  // step ends the requests in it. Returns the events in order of submission. On a GPU the step after it may
+  // be under way by then.
   std::vector<Event> step();
   bool idle() const { return scheduler_.idle(); }
 
@@ -59,7 +61,19 @@ class Engine {
   Engine(model::Qwen2 model, model::LayerSource& layers, const plan::Plan& plan, int usable_vocab);
   void build_batch(const std::vector<Scheduled>& scheduled);
   // The batch under construction as the model takes it.
-  model::Batch batch();
+  model::Batch batch(DeviceBatch::Ids ids = DeviceBatch::Ids::from_host);
+  // A step that was handed to the model. `scheduled` is as it was then, but for the sequences that have ended
+  // since: null.
+  struct Step {
+    std::vector<Scheduled> scheduled;
+    std::int64_t rows = 0;  // of logits
+    int place = 0;          // of its tokens, on a GPU
+  };
+  // Runs `step.scheduled`, on a GPU without waiting for it.
+  void launch(Step& step, DeviceBatch::Ids ids = DeviceBatch::Ids::from_host);
+  // The step after `step`, where it can be known without the tokens that step brings.
+  void launch_ahead(const Step& step);
+  bool remove(RequestId id);
   std::vector<float> on_host(ConstValues values, std::int64_t count) const;
   // What a step brought to the host of its rows of logits.
   struct StepResult {
@@ -68,20 +82,21 @@ class Engine {
     std::span<const kernels::LikelyTokens> likely;  // where a row wants more than that
     float* logits = nullptr;                        // (rows, vocab); from a GPU only once they are needed
   };
-  void read_result(const std::vector<Scheduled>& scheduled, StepResult& result);
+  StepResult read_result(const Step& step);
   Result<Sampled> sample_row(const Sequence& sequence, std::size_t row, StepResult& result);
   // Whether the most likely token is all that a request asks for.
   static bool is_greedy(const SamplingParams& params);
+  static bool is_greedy(const Scheduled& scheduled);
   // Runs every kernel that a step may use once, so that the driver loads none of them later.
   void load_kernels();
   // Forward, projection and choice of a decode step of so many sequences, recorded once and replayed.
   void capture_decode_steps();
   // The step whose batch is under construction, and on a GPU the choice of each row's most likely token: its
   // graph, or enqueue().
-  void run_step(std::int64_t wanted);
+  void run_step(std::int64_t wanted, DeviceBatch::Ids ids);
   void enqueue(const model::Batch& built, std::int64_t wanted);
-  void finish_row(Scheduled& row, Result<Sampled> sampled, std::vector<Event>& events);
-  void fail_all(const std::vector<Scheduled>& scheduled, const Error& error, std::vector<Event>& events);
+  void finish_row(Sequence& sequence, Result<Sampled> sampled, std::vector<Event>& events);
+  void fail_all(const Step& step, const Error& error, std::vector<Event>& events);
 
   model::Qwen2 model_;
   model::LayerSource* layers_;
@@ -97,6 +112,7 @@ class Engine {
   int usable_vocab_;
   std::int64_t max_model_len_;
   RequestId next_id_ = 1;
+  Step ahead_;  // under way while the host reads the step before; empty if none is
   // The batch under construction; reused from step to step.
   std::vector<std::int32_t> ids_, positions_, logit_rows_;
   std::vector<kv::SequenceView> views_;

@@ -10,17 +10,32 @@ std::vector<Scheduled> Scheduler::next() {
   // By index: growing a sequence may take pages from (and remove) a younger one behind it.
   for (std::size_t i = 0; i < running_.size() && budget > 0; ++i)
     budget -= schedule(*running_[i], budget, out);
-  while (!waiting_.empty() && budget > 0 &&
-         static_cast<std::int64_t>(running_.size()) < limits_.max_num_seqs) {
+  while (budget > 0 && newcomer_fits()) {
     Sequence& sequence = *waiting_.front();
     const std::int64_t tokens = std::min(sequence.length() - sequence.computed, budget);
-    // A newcomer never takes pages from those that run, and needs room for its whole prompt to start.
-    if (kv::blocks_for(sequence.length(), limits_.block_size) > pool_->free_blocks()) break;
     if (!sequence.pages.ensure_capacity(tokens)) break;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
-    out.push_back({&sequence, tokens});
+    out.push_back({&sequence, tokens, tokens == sequence.length()});
     budget -= tokens;
+  }
+  return out;
+}
+
+bool Scheduler::newcomer_fits() const {
+  return !waiting_.empty() && std::ssize(running_) < limits_.max_num_seqs &&
+         kv::blocks_for(waiting_.front()->length(), limits_.block_size) <= pool_->free_blocks();
+}
+
+std::vector<Scheduled> Scheduler::ahead() {
+  if (newcomer_fits()) return {};
+  for (const auto& s : running_) {
+    if (s->computed < s->length() || s->length() + 1 >= s->longest) return {};
+  }
+  std::vector<Scheduled> out;
+  for (const auto& s : running_) {
+    if (!s->pages.ensure_capacity(s->computed + 1)) return {};
+    out.push_back({s.get(), 1, true});
   }
   return out;
 }
@@ -37,7 +52,7 @@ std::int64_t Scheduler::schedule(Sequence& sequence, std::int64_t budget, std::v
     waiting_.push_front(std::move(youngest));
     if (gave_up_itself) return 0;
   }
-  out.push_back({&sequence, tokens});
+  out.push_back({&sequence, tokens, sequence.computed + tokens == sequence.length()});
   return tokens;
 }
 

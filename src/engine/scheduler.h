@@ -24,6 +24,7 @@ struct SchedulerLimits {
 struct Scheduled {
   Sequence* sequence = nullptr;
   std::int64_t tokens = 0;  // from sequence->computed on
+  bool to_end = false;      // with these it is computed to its end, and its next token follows
 };
 
 class Scheduler {
@@ -33,6 +34,10 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
   // Empty when nothing is left to do. Pages for the scheduled tokens are taken.
   std::vector<Scheduled> next();
+  // The step after one whose tokens are not known yet: one token of each sequence, the one that step brings.
+  // Empty where it may be another step: a sequence's prompt goes on, a sequence ends with that token or needs
+  // pages of another, or a newcomer could start.
+  std::vector<Scheduled> ahead();
   // Takes a sequence out, wherever it is, and gives its pages back. False if it is not known.
   bool remove(RequestId id);
 
@@ -42,6 +47,9 @@ class Scheduler {
 
  private:
   std::int64_t schedule(Sequence& sequence, std::int64_t budget, std::vector<Scheduled>& out);
+  // Whether the first that waits has a place, and pages for its whole prompt: a newcomer never takes pages
+  // from those that run.
+  bool newcomer_fits() const;
 
   SchedulerLimits limits_;
   kv::BlockPool* pool_;

@@ -16,7 +16,8 @@ struct Sequence {
   RequestId id = 0;
   Request request;
   std::vector<std::int32_t> tokens;  // prompt, then what was generated
-  std::int64_t computed = 0;         // tokens whose K and V are stored
+  std::int64_t longest = 0;          // its length with the last token that may be generated
+  std::int64_t computed = 0;         // tokens whose K and V are stored, once the steps under way have ended
   kv::SequenceBlocks pages;          // hold at least `computed` tokens
   TokenCounts counts;
 

@@ -16,6 +16,7 @@ struct SampleParams {
   std::int64_t vocab = 0;
   std::int64_t usable_vocab = 0;   // only ids below can be chosen
   std::int32_t* tokens = nullptr;  // (rows); -1: a usable logit is NaN or +inf, or all are -inf
+  std::int32_t* ids = nullptr;     // (rows) or null: the same for the step after, 0 in place of -1
   float* logprobs = nullptr;       // (rows): of the token, under the model's own distribution
   std::byte* workspace = nullptr;  // sample_workspace_bytes
   std::int64_t workspace_bytes = 0;

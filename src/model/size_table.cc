@@ -156,10 +156,11 @@ std::vector<SizeRow> device_batch_rows(const ForwardLimits& l, std::int64_t max_
   const std::int64_t likely = l.sequences * static_cast<std::int64_t>(sizeof(kernels::LikelyTokens));
   return {
       {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::gpu0},
-      {"workspace.batch", "ids, positions, page tables", pages(ints * 4), Device::pinned},
+      {"workspace.batch", "2 of ids, positions, page tables", pages(2 * ints * 4), Device::pinned},
       {"workspace.sampling", "bytes", pages(sampling), Device::gpu0},
       {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::gpu0},
-      {"workspace.sampled", "token and log probability of a row", pages(l.sequences * 8), Device::pinned},
+      {"workspace.sampled", "2 of token and log probability of a row", pages(2 * l.sequences * 8),
+       Device::pinned},
       {"workspace.likely", "the most likely tokens of a row", pages(likely), Device::gpu0},
       {"workspace.likely", "the most likely tokens of a row", pages(likely), Device::pinned},
       {"workspace.logits", fmt::format("({}, {}) float32", l.logit_rows, vocab),

@@ -47,12 +47,16 @@ class GpuEngine : public testing::TestWithParam<std::string> {
     return ids;
   }
 
-  engine::RequestId submit(const std::vector<std::int32_t>& prompt, int max_tokens) {
+  static engine::SamplingParams greedy(int max_tokens) {
     engine::SamplingParams params;
     params.temperature = 0;
     params.max_tokens = max_tokens;
     params.ignore_eos = true;
-    const auto id = llm_->engine().submit({prompt, params, 0, {}});
+    return params;
+  }
+
+  engine::RequestId submit(const std::vector<std::int32_t>& prompt, int max_tokens) {
+    const auto id = llm_->engine().submit({prompt, greedy(max_tokens), 0, {}});
     EXPECT_TRUE(id.ok());
     return id.ok() ? *id : -1;
   }
@@ -126,6 +130,82 @@ TEST_P(GpuEngine, DrawsAreTheSameFromWholeRows) {
   const auto likely = draw(false);
   EXPECT_EQ(likely.size(), 64U);
   EXPECT_EQ(likely, draw(true));
+}
+
+// Steps are launched one ahead where all requests are greedy; one that asks for log-probabilities is not, so
+// the host waits for each of its steps.
+TEST_P(GpuEngine, StepsAheadChangeNothing) {
+  const auto run = [&](const std::vector<std::vector<std::int32_t>>& prompts, bool ahead) {
+    std::map<engine::RequestId, std::size_t> index;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      engine::SamplingParams params = greedy(kAnswer + static_cast<int>(i));
+      if (!ahead) params.logprobs = 1;
+      const auto id = llm_->engine().submit({prompts[i], params, 0, {}});
+      EXPECT_TRUE(id.ok());
+      index[*id] = i;
+    }
+    std::vector<std::vector<std::int32_t>> all(prompts.size());
+    while (!llm_->engine().idle()) {
+      for (const auto& event : llm_->engine().step()) {
+        EXPECT_TRUE(event.token.has_value());
+        all[index[event.request]].push_back(event.token->token);
+      }
+    }
+    return all;
+  };
+  for (const int count : {1, 2, 5, 8}) {
+    SCOPED_TRACE(std::to_string(count) + " requests");
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (int i = 0; i < count; ++i) prompts.push_back(random_prompt(1 + 31 * i));
+    EXPECT_EQ(run(prompts, true), run(prompts, false));
+  }
+}
+
+// A request that ends with a token, and one that is cancelled, while the step after is under way: the others
+// go on as if nothing were, and all pages come back.
+TEST_P(GpuEngine, EndsWhileAStepIsUnderWay) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (int i = 0; i < 4; ++i) prompts.push_back(random_prompt(30));
+  const auto whole = answers(prompts);
+  engine::Engine& engine = llm_->engine();
+  std::vector<engine::RequestId> ids;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    engine::SamplingParams params = greedy(kAnswer);
+    std::vector<std::int32_t> eos;
+    if (i == 1) params.ignore_eos = false, eos = {whole[1][9]};
+    const auto id = engine.submit({prompts[i], params, 0, eos});
+    ASSERT_TRUE(id.ok());
+    ids.push_back(*id);
+  }
+  std::vector<std::vector<std::int32_t>> all(prompts.size());
+  const auto step = [&] {
+    for (const auto& event : engine.step()) {
+      ASSERT_TRUE(event.token.has_value());
+      const auto index = static_cast<std::size_t>(std::ranges::find(ids, event.request) - ids.begin());
+      ASSERT_LT(index, ids.size());
+      all[index].push_back(event.token->token);
+    }
+  };
+  while (all[2].size() < 15) step();
+  EXPECT_TRUE(engine.cancel(ids[2]));
+  const auto cancelled = all[2];
+  while (!engine.idle()) step();
+  EXPECT_TRUE(engine.check().ok());
+  EXPECT_EQ(all[2], cancelled) << "a cancelled request went on";
+  const auto first = std::ranges::find(whole[1], whole[1][9]);
+  EXPECT_EQ(all[1], std::vector<std::int32_t>(whole[1].begin(), first + 1));
+  if (GetParam() != "bf16") {  // as in NeighboursDoNotMatter
+    for (const std::size_t i : {0, 3}) EXPECT_EQ(all[i].size(), whole[i].size());
+    for (const std::size_t i : {0, 3}) EXPECT_EQ(all[i], whole[i]) << "request " << i;
+  }
+  // All end with a token at once: the step under way is nobody's.
+  const auto alone = answers({prompts[0]});
+  engine::SamplingParams params = greedy(kAnswer);
+  params.ignore_eos = false;
+  ASSERT_TRUE(engine.submit({prompts[0], params, 0, {alone[0][5]}}).ok());
+  while (!engine.idle()) engine.step();
+  EXPECT_TRUE(engine.check().ok());
+  EXPECT_EQ(answers({prompts[0]}), alone);
 }
 
 // 10,000 steps with 0 to 12 sequences that come and go: graphs of many sizes, eager steps, prompts in chunks.

@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // A block a row.
 __global__ void __launch_bounds__(kThreads)
-    choose_kernel(const ChunkStats* all, int chunks, std::int32_t* tokens, float* logprobs) {
+    choose_kernel(const ChunkStats* all, int chunks, std::int32_t* tokens, std::int32_t* ids,
+                  float* logprobs) {
   allow_next();
   wait_for_previous();
   const ChunkStats* stats = all + static_cast<std::int64_t>(blockIdx.x) * chunks;
@@ -134,7 +135,9 @@ __global__ void __launch_bounds__(kThreads)
   sum = block_sum(sum);
   const bool unusable = __syncthreads_or(bad) || logit_of(top) == kNothing;
   if (threadIdx.x == 0) {
-    tokens[blockIdx.x] = unusable ? -1 : static_cast<std::int32_t>(~static_cast<unsigned>(top));
+    const auto token = static_cast<std::int32_t>(~static_cast<unsigned>(top));
+    tokens[blockIdx.x] = unusable ? -1 : token;
+    if (ids != nullptr) ids[blockIdx.x] = unusable ? 0 : token;
     logprobs[blockIdx.x] = unusable ? NAN : static_cast<float>(-log(sum));  // its logit is the highest
   }
 }
@@ -165,7 +168,7 @@ void sample(const SampleParams& p) {
          dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(p.rows)), dim3(kThreads), 0, p.logits,
          p.vocab, static_cast<unsigned>(usable), stats);
   launch(p.stream, choose_kernel, dim3(static_cast<unsigned>(p.rows)), dim3(kThreads), 0,
-         static_cast<const ChunkStats*>(stats), chunks, p.tokens, p.logprobs);
+         static_cast<const ChunkStats*>(stats), chunks, p.tokens, p.ids, p.logprobs);
 }
 
 }  // namespace snug::kernels::cuda
