@@ -1,4 +1,5 @@
-// Adds up the splits of a single query token's context, in the block that finishes the last of them.
+// Adds up the splits of a single query token's context, in the block that finishes the last of them: for the
+// attention kernels and the decode kernel.
 #pragma once
 
 #include "kernels/cuda/attention_parts.h"
@@ -21,12 +22,13 @@ __device__ __forceinline__ bool arrives_last(std::uint32_t* arrivals, int splits
   return last;
 }
 
-// One head's splits, by one warp, in their order. `first`: where they lie in the call's split arrays. Loads
-// go past the L1 cache, which does not see what other multiprocessors wrote.
-template <class T, int kWidth>
-__device__ __forceinline__ void combine_splits(const AttentionCall& call, std::int64_t first, int splits,
-                                               T* out, int lane) {
-  constexpr int kParts = (max_splits(1) + 31) / 32, kAtOnce = 16;
+// One head's splits, by one warp, in their order: `all_stats` (splits) and `all_sums` (splits, head_dim), as
+// AttentionCall has them. kAtOnce loads are under way at a time; they go past the L1 cache, which does not
+// see what other multiprocessors wrote.
+template <class T, int kWidth, int kAtOnce = 16>
+__device__ __forceinline__ void combine_splits(const float2* all_stats, const float* all_sums, int splits,
+                                               int head_dim, T* out, int lane) {
+  constexpr int kParts = (max_splits(1) + 31) / 32;
   struct alignas(4 * kWidth) Column {
     float x[kWidth];
   };
@@ -35,7 +37,7 @@ __device__ __forceinline__ void combine_splits(const AttentionCall& call, std::i
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
     const int s = 32 * i + lane;
-    stats[i] = s < splits ? __ldcg(call.split_stats + first + s) : float2{kNothing, 0};
+    stats[i] = s < splits ? __ldcg(all_stats + s) : float2{kNothing, 0};
     largest = fmaxf(largest, stats[i].x);
   }
 #pragma unroll
@@ -60,10 +62,10 @@ __device__ __forceinline__ void combine_splits(const AttentionCall& call, std::i
     }
     return column;
   };
-  for (int begin = 0; begin < call.head_dim; begin += 32 * kWidth) {
+  for (int begin = 0; begin < head_dim; begin += 32 * kWidth) {
     const int d = begin + lane * kWidth;
-    const bool inside = d < call.head_dim;
-    const float* own = call.split_sums + first * call.head_dim + (inside ? d : 0);
+    const bool inside = d < head_dim;
+    const float* own = all_sums + (inside ? d : 0);
     Column total = {};
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
@@ -71,7 +73,7 @@ __device__ __forceinline__ void combine_splits(const AttentionCall& call, std::i
         Column loaded[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          loaded[i] = from + i < splits ? load(own + (from + i) * call.head_dim) : Column{};
+          loaded[i] = from + i < splits ? load(own + (from + i) * head_dim) : Column{};
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {

@@ -326,9 +326,10 @@ __device__ __forceinline__ void finish_unit(Running<kHeadDim>& running, const At
   if (!arrives_last(call.arrivals + first, unit.splits)) return;
   for (int head = warp; head < unit.columns; head += kWarps) {
     const std::int64_t row = unit.q_begin * static_cast<std::int64_t>(call.heads) + unit.head + head;
-    combine_splits<__nv_bfloat16, kHeadDim / 32>(call, (first + head) * call.max_splits, unit.splits,
-                                                 static_cast<__nv_bfloat16*>(call.out) + row * kHeadDim,
-                                                 lane);
+    const std::int64_t at = (first + head) * call.max_splits;
+    combine_splits<__nv_bfloat16, kHeadDim / 32>(
+        call.split_stats + at, call.split_sums + at * call.head_dim, unit.splits, call.head_dim,
+        static_cast<__nv_bfloat16*>(call.out) + row * kHeadDim, lane);
   }
 }
 

@@ -177,7 +177,8 @@ __global__ __launch_bounds__(kThreads) void attend_kernel(const __grid_constant_
     if (!arrives_last(call.arrivals + head + first_row / kRows, splits)) return;
     for (int row = first_row + warp; row < min(first_row + kRows, call.group); row += kWarps) {
       T* out_row = static_cast<T*>(call.out) + (q_begin * call.heads + kv_head * call.group + row) * dim;
-      combine_splits<T, 1>(call, (head + row) * call.max_splits, splits, out_row, lane);
+      const std::int64_t at = (head + row) * call.max_splits;
+      combine_splits<T, 1>(call.split_stats + at, call.split_sums + at * dim, splits, dim, out_row, lane);
     }
   }
 }

@@ -8,7 +8,7 @@
 // heads, so both keep a head in the same lanes; V and the weights turn about their diagonals in registers.
 #pragma once
 
-#include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/attention_combine.cuh"
 #include "kernels/cuda/decode_product.cuh"
 
 namespace snug::kernels::cuda {
@@ -27,8 +27,6 @@ struct AttendShared {
   alignas(16) __nv_bfloat16 q[kAttendHeads][kRow];
   float sums[kAttendWarps][kAttendHeads][kHeadDim];
   float largest[kAttendWarps][kAttendHeads], totals[kAttendWarps][kAttendHeads];
-  float weights[kAttendHeads][kAttendSplits];
-  bool is_last;
 };
 
 // The context in splits of at least one tile for each warp.
@@ -150,48 +148,6 @@ __device__ __forceinline__ void attend_tile(const DecodeArgs& a, const DecodeLay
   }
 }
 
-// Adds up a KV head's splits into `attended`.
-template <int kHeadDim>
-__device__ __forceinline__ void combine_splits(const DecodeArgs& a, AttendShared<kHeadDim>& shared,
-                                               int kv_head, int splits) {
-  const int group = a.heads / a.kv_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (warp < group) {
-    constexpr int kMost = (kAttendSplits + 31) / 32;
-    const float2* from = a.split_stats + (kv_head * group + warp) * a.max_splits;
-    float2 stats[kMost];
-    float largest = kNothing, total = 0;
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      const int s = 32 * i + lane;
-      stats[i] = s < splits ? __ldcg(from + s) : float2{kNothing, 0};
-      largest = fmaxf(largest, stats[i].x);
-    }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      stats[i].x = power_of_two(stats[i].x - reference_score(largest));
-      total += stats[i].x * stats[i].y;
-    }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      if (32 * i + lane < splits) shared.weights[warp][32 * i + lane] = stats[i].x / total;
-    }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < group * kHeadDim; i += kDecodeThreads) {
-    const int in_group = i / kHeadDim, d = i % kHeadDim, head = kv_head * group + in_group;
-    const float* from = a.split_sums + static_cast<std::int64_t>(head) * a.max_splits * kHeadDim + d;
-    float sum = 0;
-#pragma unroll 8
-    for (int s = 0; s < splits; ++s)
-      sum = fmaf(shared.weights[in_group][s], __ldcg(from + s * kHeadDim), sum);
-    a.attended[head * kHeadDim + d] = __float2bfloat16_rn(sum);
-  }
-}
-
 template <int kHeadDim>
 __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArgs& layer, int kv_len,
                                        std::byte* memory) {
@@ -271,17 +227,12 @@ __device__ __forceinline__ void attend(const DecodeArgs& a, const DecodeLayerArg
       a.split_sums[static_cast<std::int64_t>(at) * kHeadDim + d] = sum;
       if (d == 0) a.split_stats[at] = {largest, total};
     }
-    if (splits > kReaderSplits) {
-      __threadfence();
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        std::uint32_t* done = a.sync + kBarrierWords + kv_head;
-        shared.is_last = atomicAdd(done, 1u) == static_cast<std::uint32_t>(splits - 1);
-        if (shared.is_last) *done = 0;  // for the next layer, a barrier of the grid away
-        __threadfence();
-      }
-      __syncthreads();
-      if (shared.is_last) combine_splits<kHeadDim>(a, shared, kv_head, splits);
+    if (splits > kReaderSplits && arrives_last(a.sync + kBarrierWords + kv_head, splits) && warp < group) {
+      const int head = kv_head * group + warp, at = head * a.max_splits;
+      // Eight at a time: the kernel has no registers for more.
+      combine_splits<__nv_bfloat16, kHeadDim / 32, 8>(a.split_stats + at,
+                                                      a.split_sums + static_cast<std::int64_t>(at) * kHeadDim,
+                                                      splits, kHeadDim, a.attended + head * kHeadDim, lane);
     }
     __syncthreads();  // before the next unit's queries
   }
