@@ -8,7 +8,7 @@ set -euo pipefail
 
 packages=(
   build-essential ccache cmake git ninja-build pkg-config
-  libcli11-dev libcurl4-openssl-dev libfmt-dev libhwy-dev libpcre2-dev libssl-dev libutf8proc-dev
+  libboost1.81-dev libcli11-dev libcurl4-openssl-dev libfmt-dev libhwy-dev libpcre2-dev libssl-dev libutf8proc-dev
   nlohmann-json3-dev
   libgmock-dev libgtest-dev
   ca-certificates python3 python3-pip python3-venv

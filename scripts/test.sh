@@ -13,4 +13,11 @@ else
   echo "test: SmolLM2 could not be fetched; the tests that run it will skip" >&2
 fi
 
+# The server's tests drive it with the official clients.
+if python=$(scripts/test_python.sh); then
+  export SNUG_TEST_PYTHON=$python
+else
+  echo "test: the Python clients could not be installed; the server's tests will skip" >&2
+fi
+
 exec ctest --test-dir build/release --output-on-failure

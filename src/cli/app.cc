@@ -13,7 +13,7 @@ namespace snug::cli {
 
 std::vector<Command> all_commands() {
   return {run_command(),     chat_command(),  eval_command(), tokenize_command(),
-          inspect_command(), bench_command(), pull_command()};
+          inspect_command(), bench_command(), pull_command(), serve_command()};
 }
 
 namespace {

@@ -27,6 +27,7 @@ Command tokenize_command();
 Command inspect_command();
 Command bench_command();
 Command pull_command();
+Command serve_command();
 
 std::vector<Command> all_commands();
 

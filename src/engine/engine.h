@@ -52,6 +52,15 @@ class Engine {
   Status evaluate(std::span<const std::int32_t> ids, const LogitRows& rows,
                   const HiddenObserver& hidden = {});
 
+  // Sequences and KV blocks now.
+  struct Load {
+    std::int64_t running = 0, waiting = 0, kv_blocks = 0, kv_blocks_free = 0;
+  };
+  Load load() const {
+    return {static_cast<std::int64_t>(scheduler_.running()), static_cast<std::int64_t>(scheduler_.waiting()),
+            pool_.blocks(), pool_.free_blocks()};
+  }
+
   std::int64_t max_model_len() const { return max_model_len_; }
   const model::Config& config() const { return model_.config(); }
   // Pages in use are exactly those of known sequences; ok when idle means all are free.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "base/process.h"
-#include "base/rng.h"
-#include "text/stream_decoder.h"
 
 namespace snug::llm {
 namespace {
@@ -17,15 +14,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// One answer on its way to text.
-struct Answer {
-  engine::RequestId id = 0;
-  std::optional<text::StreamDecoder> decoder;
-  text::StopMatcher stops;
-  Completion completion;
-  bool done = false;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<LLM>> LLM::load(Skeleton skeleton, LoadOptions options) {
@@ -33,7 +21,7 @@ Result<std::unique_ptr<LLM>> LLM::load(Skeleton skeleton, LoadOptions options) {
   const bool mapped = skeleton.checkpoint.has_value();
   Gpu* const gpu = options.gpu.get();
   const bool exact = options.precision == kernels::Precision::exact;
-  plan::Held held{.host = resident_bytes()};
+  plan::Held held{.host = resident_bytes(), .server = options.server_bytes};
   if (gpu != nullptr) {
     held.gpu_context = gpu->context_bytes();
     held.blas_workspace = Gpu::blas_workspace_bytes();
@@ -81,76 +69,38 @@ Result<std::unique_ptr<LLM>> LLM::load(Skeleton skeleton, LoadOptions options) {
 }
 
 Result<GenerateResult> LLM::generate(const GenerateRequest& request, const TextSink& sink) {
-  SNUG_TRY(engine::validate(request.params, skeleton_.usable_vocab()));
   const auto start = Clock::now();
-  const std::uint64_t seed =
-      request.params.seed ? *request.params.seed : std::random_device{}() * 0x100000001ull;
-  std::vector<Answer> answers;
-  const auto cancel_all = [&] {
-    for (auto& answer : answers) engine_->cancel(answer.id);
-  };
-  for (int i = 0; i < request.params.n; ++i) {
-    // The first answer draws with the seed itself, so n does not change it.
-    auto id = engine_->submit({request.prompt, request.params,
-                               i == 0 ? seed : mix64(seed + static_cast<unsigned>(i)), skeleton_.eos_ids});
-    if (!id) {
-      cancel_all();
-      return id.error();
-    }
-    Answer answer{.id = *id, .stops = text::StopMatcher(request.params.stop)};
-    if (skeleton_.tokenizer) answer.decoder.emplace(*skeleton_.tokenizer, true);
-    answers.push_back(std::move(answer));
-  }
-
+  SNUG_ASSIGN(Generation generation, Generation::submit(request, skeleton_, *engine_));
   GenerateResult result;
   result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  const auto send = [&](std::size_t index, const std::string& text) {
-    answers[index].completion.text += text;
-    return text.empty() || !sink || sink(static_cast<int>(index), text);
-  };
-  const auto finish = [&](Answer& answer, engine::FinishReason reason) {
-    answer.completion.finish_reason = reason;
-    answer.done = true;
-  };
+  result.completions.resize(generation.ids().size());
   while (!engine_->idle()) {
     for (auto& event : engine_->step()) {
-      std::size_t index = 0;
-      while (index < answers.size() && answers[index].id != event.request) ++index;
-      if (index == answers.size() || answers[index].done) continue;
-      Answer& answer = answers[index];
       if (event.error) {
-        cancel_all();
+        generation.cancel();
         return *event.error;
       }
       if (result.prefill_s == 0) result.prefill_s = seconds_since(start);
-      const std::int32_t token = event.token->token;
-      answer.completion.token_ids.push_back(token);
-      if (request.params.logprobs && !event.is_eos) {
-        answer.completion.logprob_texts.emplace_back(
-            skeleton_.tokenizer ? skeleton_.tokenizer->token_bytes(token) : "");
-        answer.completion.logprobs.push_back(std::move(*event.token));
+      std::optional<Delta> delta = generation.push(std::move(event));
+      if (!delta) continue;
+      Completion& completion = result.completions[static_cast<std::size_t>(delta->index)];
+      completion.token_ids.push_back(delta->token);
+      completion.text += delta->text;
+      if (delta->logprobs) {
+        completion.logprob_texts.emplace_back(
+            skeleton_.tokenizer ? skeleton_.tokenizer->token_bytes(delta->token) : "");
+        completion.logprobs.push_back(std::move(*delta->logprobs));
       }
-      bool wanted = true;
-      if (answer.decoder && !event.is_eos)
-        wanted = send(index, answer.stops.push(answer.decoder->push(token)));
-      if (answer.decoder && event.finished && !answer.stops.stopped()) {
-        const std::string tail = answer.stops.push(answer.decoder->finish());
-        wanted = send(index, tail) && wanted;
-        if (!answer.stops.stopped()) send(index, answer.stops.finish());
-      }
-      if (answer.stops.stopped() || !wanted) {
-        engine_->cancel(answer.id);
-        finish(answer, engine::FinishReason::stop);
-      } else if (event.finished) {
-        finish(answer, *event.finished);
+      if (delta->finish_reason) completion.finish_reason = *delta->finish_reason;
+      if (!delta->text.empty() && sink && !sink(delta->index, delta->text)) {
+        generation.end(delta->index);
+        completion.finish_reason = engine::FinishReason::stop;
       }
     }
   }
   result.decode_s = seconds_since(start) - result.prefill_s;
-  for (auto& answer : answers) {
-    result.completion_tokens += static_cast<std::int64_t>(answer.completion.token_ids.size());
-    result.completions.push_back(std::move(answer.completion));
-  }
+  for (const auto& completion : result.completions)
+    result.completion_tokens += static_cast<std::int64_t>(completion.token_ids.size());
   return result;
 }
 

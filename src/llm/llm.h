@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "core/ledger.h"
 #include "engine/engine.h"
+#include "llm/generation.h"
 #include "llm/skeleton.h"
 #include "plan/plan.h"
 #include "residency/resident_weights.h"
@@ -22,12 +23,8 @@ struct LoadOptions {
   kernels::Precision precision = kernels::Precision::fast;
   std::uint64_t random_seed = 1;  // of random: models
   residency::Progress progress;   // of loading
+  std::int64_t server_bytes = 0;  // host memory that a server takes beside the model
   std::shared_ptr<Gpu> gpu;       // set: the model runs there (wishes.backend is cuda)
-};
-
-struct GenerateRequest {
-  std::vector<std::int32_t> prompt;
-  engine::SamplingParams params;  // params.n answers are made
 };
 
 struct Completion {

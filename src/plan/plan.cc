@@ -91,6 +91,7 @@ Result<Plan> make_plan(const model::Config& config, const std::vector<model::Pla
   std::vector<model::SizeRow> fixed = {
       {"process", "code, tokenizer, index",
        held.host + kLoadGrowth + kThreadGrowth * wishes.threads + (gpu ? kGpuHostGrowth : 0)}};
+  if (held.server > 0) fixed.push_back({"server", "connections, requests and answers", held.server});
   if (gpu) {
     fixed.push_back({"cuda.context", "the driver's", held.gpu_context, Device::gpu0});
     fixed.push_back(

@@ -34,6 +34,7 @@ struct Held {
   std::int64_t host = 0;         // its code, the tokenizer and the index
   std::int64_t gpu_context = 0;  // the driver's context and libraries
   std::int64_t blas_workspace = 0;
+  std::int64_t server = 0;  // connections, and requests on their way in and out
 };
 
 struct Plan {
