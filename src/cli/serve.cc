@@ -91,6 +91,7 @@ Status serve(const ServeFlags& flags) {
                            .fault = [](int status, const std::string& message) {
                              return server::ApiError{status, message, "", ""}.to_reply();
                            }};
+  if (!flags.allowed_origin.empty()) http.headers = {{"Access-Control-Allow-Origin", flags.allowed_origin}};
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
@@ -108,7 +109,6 @@ Status serve(const ServeFlags& flags) {
   llm::AsyncLLM llm(std::move(model), {.max_queue = flags.max_queue});
   server::ServiceOptions service_options{.names = flags.names,
                                          .api_keys = flags.api_keys,
-                                         .allowed_origin = flags.allowed_origin,
                                          .memory_report = [&llm] { return memory_report(llm.llm()); }};
   if (service_options.names.empty()) service_options.names.push_back(default_name(flags.model.model));
   service = std::make_unique<server::Service>(llm, service_options);

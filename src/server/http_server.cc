@@ -206,11 +206,12 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  static http::response<http::string_body> to_beast(HttpReply reply, unsigned version, bool keep_alive,
-                                                    const std::string& id) {
+  http::response<http::string_body> to_beast(HttpReply reply, unsigned version, bool keep_alive,
+                                             const std::string& id) const {
     http::response<http::string_body> response(static_cast<http::status>(reply.status), version);
     response.set(http::field::content_type, reply.content_type);
     if (!id.empty()) response.set("X-Request-Id", id);
+    for (const auto& [name, value] : options_.headers) response.set(name, value);
     for (const auto& [name, value] : reply.headers) response.set(name, value);
     response.keep_alive(keep_alive);
     response.body() = std::move(reply.body);

@@ -21,6 +21,7 @@ struct HttpOptions {
   std::int64_t max_connections = 20'000;
   std::chrono::seconds request_timeout{60};  // for a whole head, and again for a whole body; idle ones close
   std::chrono::seconds write_timeout{60};    // for each piece: a client that does not read is gone after it
+  Headers headers;                           // of every answer
   // Makes the reply to what never reaches the handler: 400, 408, 413, 431, 500, 503.
   std::function<HttpReply(int status, const std::string& message)> fault;
 };

@@ -58,12 +58,7 @@ bool Service::knows_key(const HttpRequest& request) const {
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   const std::string& path = request.path;
-  const auto reply = [&](HttpReply answer) {
-    if (!options_.allowed_origin.empty()) {
-      answer.headers.emplace_back("Access-Control-Allow-Origin", options_.allowed_origin);
-    }
-    exchange->reply(std::move(answer));
-  };
+  const auto reply = [&](HttpReply answer) { exchange->reply(std::move(answer)); };
   if (request.method == "OPTIONS") {
     return reply({.status = 204,
                   .headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
@@ -107,9 +102,7 @@ void Service::complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
          fmt::format("The model `{}` does not exist; this server has `{}`", request.model, options_.names[0]),
          "model", "model_not_found"});
   }
-  Headers headers = ignored_fields(request.unknown);
-  if (!options_.allowed_origin.empty())
-    headers.emplace_back("Access-Control-Allow-Origin", options_.allowed_origin);
+  const Headers headers = ignored_fields(request.unknown);
   const auto reply = std::make_shared<CompletionReply>(
       request, skeleton, exchange->request().id, request.model.empty() ? options_.names[0] : request.model);
   const bool streams = request.stream;

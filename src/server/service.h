@@ -16,7 +16,6 @@ namespace snug::server {
 struct ServiceOptions {
   std::vector<std::string> names;     // the model's, the first is the one that answers give
   std::vector<std::string> api_keys;  // empty: none is asked for
-  std::string allowed_origin;         // for CORS; empty: no header
   int max_n = 8;
   double stalled_after_s = 60;          // without progress while requests wait: /health says no
   std::function<Json()> memory_report;  // {budget, predicted, peak}

@@ -17,9 +17,9 @@ MODEL = os.environ.get("SNUG_TEST_SMOLLM2", "")
 class Server:
     """`snug serve` on a free port of 127.0.0.1."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, port=0):
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", MODEL, "--port", "0", "--device", "cpu", "--served-model-name", "smol", *flags],
+            [PROGRAM, "serve", MODEL, "--port", str(port), "--device", "cpu", "--served-model-name", "smol", *flags],
             stderr=subprocess.PIPE, text=True)
         self.log = []
         for line in self.process.stderr:
@@ -30,7 +30,8 @@ class Server:
         else:
             raise RuntimeError("the server did not start:\n" + "".join(self.log))
         self.port = int(self.url.rsplit(":", 1)[1])
-        threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True).start()
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr))
+        self.reader.start()
 
     def post(self, path, body, headers={}):
         """Status, headers and decoded body of one request; `body` is bytes or something for JSON."""
@@ -67,7 +68,10 @@ class Server:
         """Asks it to end and returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        code = self.process.wait(timeout=60)
+        self.reader.join()
+        self.process.stderr.close()
+        return code
 
 
 class ServerTest(unittest.TestCase):
