@@ -103,12 +103,6 @@ Result<RequestId> Engine::submit(Request request) {
 }
 
 bool Engine::cancel(RequestId id) {
-  return remove(id);
-}
-
-// Pages that a step under way still writes to may go to another sequence: that one's tokens come after it in
-// the stream.
-bool Engine::remove(RequestId id) {
   for (Scheduled& s : ahead_.scheduled) {
     if (s.sequence != nullptr && s.sequence->id == id) s.sequence = nullptr;
   }
@@ -341,7 +335,7 @@ void Engine::finish_row(Sequence& sequence, Result<Sampled> sampled, std::vector
       event.finished = FinishReason::length;
     }
   }
-  if (event.finished) remove(sequence.id);
+  if (event.finished) cancel(sequence.id);
   events.push_back(std::move(event));
 }
 
@@ -350,7 +344,7 @@ void Engine::fail_all(const Step& step, const Error& error, std::vector<Event>& 
     if (s.sequence == nullptr) continue;
     events.push_back({.request = s.sequence->id, .finished = FinishReason::error, .error = error});
   }
-  for (const auto& event : events) remove(event.request);
+  for (const auto& event : events) cancel(event.request);
 }
 
 std::vector<float> Engine::on_host(ConstValues values, std::int64_t count) const {

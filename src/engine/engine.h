@@ -35,7 +35,8 @@ class Engine {
   // context for one token more. Where max_tokens would pass the context's end, the answer ends there
   // ("length").
   Result<RequestId> submit(Request request);
-  // Gives the request's pages back; false if it is not known (any more).
+  // Gives the request's pages back; false if it is not known (any more). A step under way may still write to
+  // them: whoever gets them stores its tokens later in the stream.
   bool cancel(RequestId id);
 
   // One forward pass over the scheduled batch. A fault in one row ends that request; a fault of the whole
@@ -52,13 +53,12 @@ class Engine {
   Status evaluate(std::span<const std::int32_t> ids, const LogitRows& rows,
                   const HiddenObserver& hidden = {});
 
-  // Sequences and KV blocks now.
+  // Sequences now.
   struct Load {
-    std::int64_t running = 0, waiting = 0, kv_blocks = 0, kv_blocks_free = 0;
+    std::int64_t running = 0, waiting = 0;
   };
   Load load() const {
-    return {static_cast<std::int64_t>(scheduler_.running()), static_cast<std::int64_t>(scheduler_.waiting()),
-            pool_.blocks(), pool_.free_blocks()};
+    return {static_cast<std::int64_t>(scheduler_.running()), static_cast<std::int64_t>(scheduler_.waiting())};
   }
 
   std::int64_t max_model_len() const { return max_model_len_; }
@@ -82,7 +82,6 @@ class Engine {
   void launch(Step& step, DeviceBatch::Ids ids = DeviceBatch::Ids::from_host);
   // The step after `step`, where it can be known without the tokens that step brings.
   void launch_ahead(const Step& step);
-  bool remove(RequestId id);
   std::vector<float> on_host(ConstValues values, std::int64_t count) const;
   // What a step brought to the host of its rows of logits.
   struct StepResult {

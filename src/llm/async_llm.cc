@@ -29,11 +29,9 @@ std::optional<Ticket> AsyncLLM::submit(GenerateRequest request, UpdateSink sink)
   {
     const std::lock_guard lock(mutex_);
     if (!accepting_ || stats_.requests >= max_num_seqs_ + limits_.max_queue) {
-      ++stats_.rejected;
       return std::nullopt;
     }
     ++stats_.requests;
-    ++stats_.accepted;
     ticket = next_ticket_++;
     inbox_.push_back({ticket, std::move(request), std::move(sink)});
   }
@@ -52,10 +50,6 @@ void AsyncLLM::cancel(Ticket ticket) {
 void AsyncLLM::stop_accepting() {
   const std::lock_guard lock(mutex_);
   accepting_ = false;
-}
-
-std::chrono::seconds AsyncLLM::retry_after() const {
-  return std::chrono::seconds(1);
 }
 
 AsyncStats AsyncLLM::stats() const {
@@ -87,7 +81,6 @@ void AsyncLLM::run() {
       } else {
         const std::lock_guard lock(mutex_);
         --stats_.requests;
-        ++stats_.cancelled;
       }
     }
     for (const Ticket ticket : cancelled) stop(ticket);
@@ -105,14 +98,11 @@ void AsyncLLM::start(Job job) {
     job.sink({.error = generation.error(), .usage = Usage{}});
     const std::lock_guard lock(mutex_);
     --stats_.requests;
-    ++stats_.failed;
     return;
   }
   for (const engine::RequestId id : generation->ids()) tickets_[id] = job.ticket;
   const Usage usage{std::ssize(job.request.prompt), 0};
   active_.emplace(job.ticket, Active{std::move(*generation), std::move(job.sink), usage, {}});
-  const std::lock_guard lock(mutex_);
-  stats_.prompt_tokens += usage.prompt_tokens;
 }
 
 void AsyncLLM::stop(Ticket ticket) {
@@ -123,12 +113,10 @@ void AsyncLLM::stop(Ticket ticket) {
   active_.erase(it);
   const std::lock_guard lock(mutex_);
   --stats_.requests;
-  ++stats_.cancelled;
 }
 
 void AsyncLLM::step() {
   std::vector<Ticket> touched;  // in the order of their first event
-  std::int64_t tokens = 0;
   for (auto& event : llm_->engine().step()) {
     const auto ticket = tickets_.find(event.request);
     if (ticket == tickets_.end()) continue;
@@ -143,13 +131,7 @@ void AsyncLLM::step() {
       touch();
       active.update.deltas.push_back(std::move(*delta));
       ++active.usage.completion_tokens;
-      ++tokens;
     }
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    stats_.generated_tokens += tokens;
-    ++stats_.steps;
   }
   for (const Ticket ticket : touched) {
     Active& active = active_.at(ticket);
@@ -162,7 +144,6 @@ void AsyncLLM::step() {
     active_.erase(ticket);
     const std::lock_guard lock(mutex_);
     --stats_.requests;
-    ++(failed ? stats_.failed : stats_.finished);
   }
 }
 
@@ -171,8 +152,6 @@ void AsyncLLM::publish() {
   const std::lock_guard lock(mutex_);
   stats_.running = load.running;
   stats_.waiting = load.waiting;
-  stats_.kv_blocks = load.kv_blocks;
-  stats_.kv_blocks_free = load.kv_blocks_free;
   progress_ = std::chrono::steady_clock::now();
 }
 

@@ -37,12 +37,9 @@ struct AsyncLimits {
 
 // What may be read from any thread at any time.
 struct AsyncStats {
-  std::int64_t requests = 0;                                                         // accepted and not ended
-  std::int64_t accepted = 0, rejected = 0, cancelled = 0, failed = 0, finished = 0;  // since the start
-  std::int64_t prompt_tokens = 0, generated_tokens = 0, steps = 0;
+  std::int64_t requests = 0;              // accepted and not ended
   std::int64_t running = 0, waiting = 0;  // sequences
-  std::int64_t kv_blocks = 0, kv_blocks_free = 0;
-  double seconds_since_progress = 0;  // a step ended, or there was nothing to do
+  double seconds_since_progress = 0;      // a step ended, or there was nothing to do
 };
 
 using Ticket = std::int64_t;
@@ -62,8 +59,6 @@ class AsyncLLM {
   void cancel(Ticket ticket);
   void stop_accepting();
   bool accepts() const { return accepting_; }
-  // How long a newcomer should wait before it asks again, when submit() gave nothing.
-  std::chrono::seconds retry_after() const;
 
   AsyncStats stats() const;
   // What does not change: its skeleton, plan and ledger may be read from any thread.

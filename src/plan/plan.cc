@@ -72,7 +72,8 @@ bool fits(const Plan& plan) {
 // The rows' sum by group: of loading, or of running.
 std::string describe(const std::vector<model::SizeRow>& rows, Device device, bool loading) {
   std::string text;
-  for (const char* group : {"process", "cuda", "weights", "load", "kv", "activations", "workspace"}) {
+  for (const char* group :
+       {"process", "server", "cuda", "weights", "load", "kv", "activations", "workspace"}) {
     std::int64_t bytes = 0;
     for (const auto& row : rows) {
       if (row.device == device && row.tag.starts_with(group) && (loading || row.lifetime == Lifetime::run))

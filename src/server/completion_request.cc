@@ -28,8 +28,11 @@ void read_logit_bias(Fields& fields, std::map<std::int32_t, float>& bias) {
 }
 
 // What both kinds share. max_tokens is left at -1 where there is none.
-void read_sampling(Fields& fields, CompletionRequest& request, const ModelLimits& limits) {
+CompletionRequest read_common(Fields& fields, bool chat, const llm::Skeleton& skeleton,
+                              const ModelLimits& limits) {
+  CompletionRequest request{.chat = chat};
   engine::SamplingParams& p = request.generate.params;
+  p = skeleton.default_sampling();
   request.model = fields.string("model").value_or("");
   p.temperature = fields.number("temperature").value_or(p.temperature);
   p.top_p = fields.number("top_p").value_or(p.top_p);
@@ -63,6 +66,7 @@ void read_sampling(Fields& fields, CompletionRequest& request, const ModelLimits
        {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}) {
     fields.any(name);
   }
+  return request;
 }
 
 // After the prompt is known: room for the answer, and the values' ranges.
@@ -138,9 +142,7 @@ std::variant<CompletionRequest, ApiError> parse_chat_request(const OrderedJson& 
                                                              const llm::Skeleton& skeleton,
                                                              const ModelLimits& limits) {
   Fields fields(body);
-  CompletionRequest request{.chat = true};
-  request.generate.params = skeleton.default_sampling();
-  read_sampling(fields, request, limits);
+  CompletionRequest request = read_common(fields, true, skeleton, limits);
   read_max_completion_tokens(fields, request.generate.params);
   read_chat_logprobs(fields, request.generate.params);
   refuse_unsupported(fields);
@@ -160,9 +162,7 @@ std::variant<CompletionRequest, ApiError> parse_text_request(const OrderedJson& 
                                                              const llm::Skeleton& skeleton,
                                                              const ModelLimits& limits) {
   Fields fields(body);
-  CompletionRequest request{.chat = false};
-  request.generate.params = skeleton.default_sampling();
-  read_sampling(fields, request, limits);
+  CompletionRequest request = read_common(fields, false, skeleton, limits);
   if (request.generate.params.max_tokens < 0) request.generate.params.max_tokens = 16;  // the API's default
   if (const auto logprobs = fields.integer("logprobs", 0, engine::kMaxLogprobs)) {
     request.generate.params.logprobs = static_cast<int>(*logprobs);

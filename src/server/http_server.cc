@@ -149,7 +149,6 @@ class BeastServer final : public HttpServer {
   }
 
   std::uint16_t port() const override { return port_; }
-  std::int64_t connections() const override { return connections_; }
 
   void run() override {
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
@@ -190,10 +189,40 @@ class BeastServer final : public HttpServer {
     io_.stop();
   }
 
+  // What to say to a client whose request could not be read; nothing where it has gone, or kept an idle
+  // connection until the time was over.
+  std::optional<HttpReply> fault_of(const boost::system::error_code& error, bool begun) const {
+    if (error == http::error::end_of_stream || error == http::error::partial_message) return std::nullopt;
+    if (error == http::error::header_limit) {
+      return options_.fault(431, fmt::format("the head is larger than {} bytes", options_.header_limit));
+    }
+    if (error == http::error::body_limit) {
+      return options_.fault(413, fmt::format("the body is larger than {} bytes", options_.body_limit));
+    }
+    if (error == beast::error::timeout && begun) return options_.fault(408, "the body did not come in time");
+    if (error.category() == make_error_code(http::error::bad_method).category()) {
+      return options_.fault(400, "this is not HTTP: " + error.message());
+    }
+    return std::nullopt;
+  }
+
+  static HttpRequest request_of(http::request<http::string_body> message) {
+    HttpRequest request{
+        .method = std::string(message.method_string()), .body = std::move(message.body()), .id = new_id()};
+    const std::string target(message.target());
+    request.path = target.substr(0, target.find('?'));
+    for (const auto& field : message) {
+      std::string name(field.name_string());
+      std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+      request.headers.emplace(std::move(name), std::string(field.value()));
+    }
+    return request;
+  }
+
   // A reply that the handler has no part in; the connection closes after it.
-  asio::awaitable<void> refuse(beast::tcp_stream& stream, int status, std::string message) {
-    HttpReply reply = options_.fault(status, message);
-    co_await write_reply(stream, std::move(reply), 11, false, "");
+  asio::awaitable<void> refuse(beast::tcp_stream& stream, std::optional<HttpReply> reply) {
+    if (!reply) co_return;
+    co_await write_reply(stream, std::move(*reply), 11, false, "");
     // Let the client read it: closing with unread input would reset the connection.
     boost::system::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -312,7 +341,7 @@ class BeastServer final : public HttpServer {
     boost::system::error_code ignored;
     stream.socket().set_option(tcp::no_delay(true), ignored);
     if (connections_ > options_.max_connections) {
-      co_await refuse(stream, 503, "too many connections");
+      co_await refuse(stream, options_.fault(503, "too many connections"));
       co_return;
     }
     beast::flat_buffer buffer;
@@ -322,20 +351,11 @@ class BeastServer final : public HttpServer {
       parser.body_limit(options_.body_limit);
       stream.expires_after(options_.request_timeout);
       auto [head_error, head_bytes] = co_await http::async_read_header(stream, buffer, parser, kTuple);
-      if (head_error == http::error::end_of_stream) break;
-      if (head_error) {
-        if (head_error == http::error::header_limit) {
-          co_await refuse(stream, 431,
-                          fmt::format("the head is larger than {} bytes", options_.header_limit));
-        } else if (head_error == http::error::body_limit) {
-          co_await refuse(stream, 413, fmt::format("the body is larger than {} bytes", options_.body_limit));
-        } else if (head_error.category() == make_error_code(http::error::bad_method).category()) {
-          co_await refuse(stream, 400, "this is not HTTP: " + head_error.message());
-        }
-        break;
+      if (!head_error && parser.content_length().value_or(0) > options_.body_limit) {
+        head_error = http::error::body_limit;
       }
-      if (parser.content_length().value_or(0) > options_.body_limit) {
-        co_await refuse(stream, 413, fmt::format("the body is larger than {} bytes", options_.body_limit));
+      if (head_error) {
+        co_await refuse(stream, fault_of(head_error, parser.is_header_done()));
         break;
       }
       if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
@@ -346,30 +366,14 @@ class BeastServer final : public HttpServer {
       stream.expires_after(options_.request_timeout);
       auto [body_error, body_bytes] = co_await http::async_read(stream, buffer, parser, kTuple);
       if (body_error) {
-        if (body_error == http::error::body_limit) {
-          co_await refuse(stream, 413, fmt::format("the body is larger than {} bytes", options_.body_limit));
-        } else if (body_error == beast::error::timeout) {
-          co_await refuse(stream, 408, "the body did not come in time");
-        } else if (body_error.category() == make_error_code(http::error::bad_method).category()) {
-          co_await refuse(stream, 400, "the body is not HTTP: " + body_error.message());
-        }
+        co_await refuse(stream, fault_of(body_error, true));
         break;
       }
       stream.expires_never();
-      auto message = parser.release();
-      HttpRequest request{.method = std::string(message.method_string()), .id = new_id()};
-      const std::string target(message.target());
-      request.path = target.substr(0, target.find('?'));
-      for (const auto& field : message) {
-        std::string name(field.name_string());
-        std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-        request.headers.emplace(std::move(name), std::string(field.value()));
-      }
-      request.body = std::move(message.body());
-      const bool keep_alive = message.keep_alive() && !draining_;
-      const unsigned version = message.version() == 10 ? 10 : 11;
+      const bool keep_alive = parser.keep_alive() && !draining_;
+      const unsigned version = parser.get().version() == 10 ? 10 : 11;
       const Counted exchange(exchanges_);
-      auto outbox = std::make_shared<Outbox>(stream.get_executor(), std::move(request));
+      auto outbox = std::make_shared<Outbox>(stream.get_executor(), request_of(parser.release()));
       try {
         handler_(outbox);
       } catch (const std::exception& e) {
@@ -382,12 +386,12 @@ class BeastServer final : public HttpServer {
 
   HttpOptions options_;
   Handler handler_;
+  std::atomic<std::int64_t> connections_ = 0, exchanges_ = 0;  // coroutines that io_ ends count down
   asio::io_context io_;
   tcp::acceptor acceptor_;
   asio::steady_timer drained_;
   std::uint16_t port_ = 0;
   std::atomic<bool> draining_ = false;
-  std::atomic<std::int64_t> connections_ = 0, exchanges_ = 0;
 };
 
 }  // namespace

@@ -37,7 +37,6 @@ class HttpServer {
   virtual void run() = 0;
   // Takes no more connections, lets exchanges end for at most `grace`, then run() returns. Any thread.
   virtual void stop(std::chrono::seconds grace) = 0;
-  virtual std::int64_t connections() const = 0;
 };
 
 }  // namespace snug::server

@@ -61,7 +61,7 @@ class OpenAI(ServerTest):
         options = {"n": 3, "temperature": 1.0, "seed": 5}
         whole = self.chat(**options)
         self.assertEqual([c.index for c in whole.choices], [0, 1, 2])
-        self.assertEqual(whole.usage.completion_tokens, sum(12 for _ in whole.choices))
+        self.assertEqual(whole.usage.completion_tokens, 36)
         self.assertGreater(len({c.message.content for c in whole.choices}), 1)
         texts, ends = {}, {}
         for chunk in self.chat(stream=True, **options):
@@ -139,6 +139,13 @@ class OpenAI(ServerTest):
                     self.assertEqual(raised.exception.body["param"], param)
                     self.assertTrue(raised.exception.body["message"])
         self.chat()  # and the next request is served
+
+    def test_memory_is_within_the_prediction(self):
+        self.chat(n=4, max_tokens=20)
+        memory = self.server.health()["memory"]
+        self.assertGreater(memory["peak"]["host"], 0)
+        self.assertLessEqual(memory["peak"]["host"], memory["predicted"]["host"])
+        self.assertLessEqual(memory["predicted"]["host"], memory["budget"]["host"])
 
     # Whatever else runs, a greedy answer is the one that the program gives alone.
     def test_answers_equal_those_of_run(self):

@@ -132,7 +132,7 @@ class Departures(ServerTest):
     def test_work_ends_with_the_client(self):
         for stream in (False, True):
             self.leave(0.3, stream=stream)
-            self.assertTrue(self.server.wait_until_idle(5), self.server.health())
+            self.assertTrue(self.server.wait_until_idle(1), self.server.health())
 
     def test_one_that_waits_never_starts(self):
         threads = [threading.Thread(target=self.leave, args=(4.0,)) for _ in range(2)]
@@ -140,11 +140,11 @@ class Departures(ServerTest):
             thread.start()
         time.sleep(0.3)
         self.leave(0.1)
-        time.sleep(0.1)
-        self.assertEqual(self.server.health()["requests"], 2)
+        self.assertTrue(self.server.wait_for(1, lambda health: health["requests"] == 2), self.server.health())
+        self.assertEqual(self.server.health()["running"], 2, "the two that began are still at work")
         for thread in threads:
             thread.join()
-        self.assertTrue(self.server.wait_until_idle(5))
+        self.assertTrue(self.server.wait_until_idle(1))
 
     def test_fifty_departures(self):
         threads = [threading.Thread(target=self.leave, args=(0.01 * i, ), kwargs={"stream": i % 2 == 0}) for i in range(50)]
@@ -152,7 +152,7 @@ class Departures(ServerTest):
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertTrue(self.server.wait_until_idle(10), self.server.health())
+        self.assertTrue(self.server.wait_until_idle(2), self.server.health())
         self.assertEqual(self.server.post(CHAT, chat())[0], 200)
 
     def test_a_reader_that_stops_reading(self):
@@ -161,7 +161,7 @@ class Departures(ServerTest):
             body = json.dumps(chat(max_tokens=300, ignore_eos=True, stream=True, logprobs=True, top_logprobs=20)).encode()
             client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
             self.assertEqual(self.server.post(CHAT, chat())[0], 200, "others are served meanwhile")
-            self.assertTrue(self.server.wait_until_idle(60), "its tokens do not wait for it")
+            self.assertTrue(self.server.wait_until_idle(30), "its tokens do not wait for it")
 
     def test_idle_connections(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -55,14 +55,17 @@ class Server:
     def health(self):
         return self.get("/health")[2]
 
-    def wait_until_idle(self, seconds):
-        """Whether no request is left within that time."""
+    def wait_for(self, seconds, condition):
+        """Whether /health meets the condition within that time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if self.health()["requests"] == 0:
+            if condition(self.health()):
                 return True
             time.sleep(0.02)
         return False
+
+    def wait_until_idle(self, seconds):
+        return self.wait_for(seconds, lambda health: health["requests"] == 0)
 
     def stop(self):
         """Asks it to end and returns its exit code."""
