@@ -15,6 +15,7 @@
 #include "llm/async_llm.h"
 #include "server/api_error.h"
 #include "server/http_server.h"
+#include "server/router.h"
 #include "server/service.h"
 
 namespace snug::cli {
@@ -85,6 +86,7 @@ Status serve(const ServeFlags& flags) {
   options.server_bytes = kServerBytes;
   SNUG_ASSIGN(const std::int64_t body_limit, parse_bytes(flags.body_limit));
   std::unique_ptr<server::Service> service;
+  std::unique_ptr<server::Router> router;
   server::HttpOptions http{.host = flags.host,
                            .port = static_cast<std::uint16_t>(flags.port),
                            .body_limit = static_cast<std::uint64_t>(body_limit),
@@ -99,7 +101,7 @@ Status serve(const ServeFlags& flags) {
   // Before the model: an address that cannot be had is known at once.
   SNUG_ASSIGN(const auto http_server,
               server::HttpServer::listen(http, [&](const std::shared_ptr<server::Exchange>& exchange) {
-                service->handle(exchange);
+                router->handle(exchange);
               }));
 
   ProgressBar bar("Loading", !flags.output.quiet);
@@ -108,10 +110,10 @@ Status serve(const ServeFlags& flags) {
   bar.clear();
   llm::AsyncLLM llm(std::move(model), {.max_queue = flags.max_queue});
   server::ServiceOptions service_options{.names = flags.names,
-                                         .api_keys = flags.api_keys,
                                          .memory_report = [&llm] { return memory_report(llm.llm()); }};
   if (service_options.names.empty()) service_options.names.push_back(default_name(flags.model.model));
-  service = std::make_unique<server::Service>(llm, service_options);
+  service.reset(new server::Service{llm, service_options});
+  router = std::make_unique<server::Router>(server::all_routes(*service), flags.api_keys);
 
   print_note(
       fmt::format("{} listens on http://{}:{}", service_options.names[0], flags.host, http_server->port()));

@@ -46,7 +46,7 @@ std::string CompletionReply::event(const OrderedJson& chunk) const {
   return "data: " + to_text(chunk) + "\n\n";
 }
 
-std::string CompletionReply::first_events() const {
+std::string CompletionReply::first_events() {
   std::string all;
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     if (chat_) {
@@ -62,7 +62,7 @@ std::string CompletionReply::first_events() const {
   return all;
 }
 
-std::string CompletionReply::events(const llm::Update& update) const {
+std::string CompletionReply::events(const llm::Update& update) {
   std::string all;
   for (const llm::Delta& delta : update.deltas) {
     OrderedJson logprobs;
@@ -110,7 +110,7 @@ void CompletionReply::add(const llm::Update& update) {
   if (update.usage) usage_ = *update.usage;
 }
 
-std::string CompletionReply::whole() const {
+std::string CompletionReply::whole() {
   OrderedJson choices = OrderedJson::array();
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     const Answer& answer = answers_[i];

@@ -7,24 +7,22 @@
 
 #include "base/json.h"
 #include "llm/async_llm.h"
+#include "server/answering.h"
 #include "server/completion_request.h"
 
 namespace snug::server {
 
 // Collects one request's updates; used from the connection's thread.
-class CompletionReply {
+class CompletionReply final : public AnswerWriter {
  public:
   // `id` of the exchange, `model` as the answer names it. The skeleton must outlive it.
   CompletionReply(const CompletionRequest& request, const llm::Skeleton& skeleton, std::string id,
                   std::string model);
 
-  // The server-sent events of an update, ready to send; first_events() before any.
-  std::string first_events() const;
-  std::string events(const llm::Update& update) const;
-
-  // For an answer in one piece: add() every update, then whole().
-  void add(const llm::Update& update);
-  std::string whole() const;
+  std::string first_events() override;
+  std::string events(const llm::Update& update) override;
+  void add(const llm::Update& update) override;
+  std::string whole() override;
 
  private:
   OrderedJson chunk(OrderedJson choices) const;

@@ -1,43 +1,45 @@
-// The routes: which path does what.
+// What the routes share, and the list of them.
 #pragma once
 
+#include <cstdint>
+#include <ctime>
 #include <functional>
-#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
 #include "llm/async_llm.h"
 #include "server/completion_request.h"
-#include "server/http.h"
+#include "server/route.h"
 
 namespace snug::server {
 
 struct ServiceOptions {
-  std::vector<std::string> names;     // the model's, the first is the one that answers give
-  std::vector<std::string> api_keys;  // empty: none is asked for
+  std::vector<std::string> names;  // the model's, the first is the one that answers give
   int max_n = 8;
   double stalled_after_s = 60;          // without progress while requests wait: /health says no
   std::function<Json()> memory_report;  // {budget, predicted, peak}
 };
 
-class Service {
- public:
-  // `llm` must outlive it.
-  Service(llm::AsyncLLM& llm, ServiceOptions options);
-  void handle(const std::shared_ptr<Exchange>& exchange);
+// Outlives every exchange; `llm` outlives it. Read from any thread.
+struct Service {
+  llm::AsyncLLM& llm;
+  ServiceOptions options;
+  std::int64_t started = std::time(nullptr);  // seconds since 1970
 
- private:
-  void complete(const std::shared_ptr<Exchange>& exchange, bool chat);
-  HttpReply health() const;
-  HttpReply models(const std::string& path) const;
-  HttpReply tokenize(const HttpRequest& request) const;
-  HttpReply detokenize(const HttpRequest& request) const;
-  bool knows_key(const HttpRequest& request) const;
-
-  llm::AsyncLLM& llm_;
-  ServiceOptions options_;
-  std::int64_t created_;
+  const llm::Skeleton& skeleton() const { return llm.llm().skeleton(); }
+  ModelLimits limits() const { return {llm.max_model_len(), options.max_n}; }
+  // The model's name in an answer to a request that calls it `asked` (which may be empty); 404 where this
+  // server has no such model.
+  std::variant<std::string, ApiError> model_name(const std::string& asked) const;
 };
+
+// All routes. Each group has a file of its own; their handlers keep a reference to `service`.
+std::vector<Route> all_routes(const Service& service);
+std::vector<Route> openai_routes(
+    const Service& service);                              // /v1/chat/completions, /v1/completions, /v1/models
+std::vector<Route> token_routes(const Service& service);  // /tokenize, /detokenize
+std::vector<Route> monitor_routes(const Service& service);  // /health
 
 }  // namespace snug::server
