@@ -21,7 +21,7 @@ import unittest
 
 FLOORS = {
     "base": 0,
-    "core": 1, "text": 1,
+    "core": 1, "text": 1, "grammar": 1,
     "quant": 2, "kv": 2, "dist": 2, "image": 2,
     "formats": 3, "kernels": 3,
     "ops": 4,

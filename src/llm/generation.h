@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "grammar/grammar.h"
 #include "llm/skeleton.h"
 #include "text/stream_decoder.h"
 
@@ -15,6 +16,7 @@ namespace snug::llm {
 struct GenerateRequest {
   std::vector<std::int32_t> prompt;
   engine::SamplingParams params;  // params.n answers are made
+  grammar::GrammarPtr grammar;    // what each answer may look like; null: anything
 };
 
 // What one token added to one answer.
