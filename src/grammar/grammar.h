@@ -5,6 +5,7 @@
 // inside a character.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,7 +23,11 @@ class Vocabulary;
 // `bytes`[id] is a token's text; an empty one (special tokens, the padded tail) is never allowed.
 std::shared_ptr<const Vocabulary> make_vocabulary(std::vector<std::string> bytes);
 
-// A compiled language. Shared by any number of matchers on any threads; its caches have a bound.
+// Masks that were worked out are kept with the vocabulary, those used last up to this many bytes together,
+// however many grammars there are.
+inline constexpr std::size_t kMaskCacheBytes = 64u << 20;
+
+// A compiled language: immutable, shared by any number of matchers on any threads.
 class Grammar;
 using GrammarPtr = std::shared_ptr<const Grammar>;
 
@@ -32,6 +37,15 @@ Result<GrammarPtr> compile_regex(std::string_view pattern);         // the whole
 Result<GrammarPtr> compile_json_schema(const OrderedJson& schema);  // a JSON text that is valid under it
 Result<GrammarPtr> compile_json_object();                           // any JSON object
 Result<GrammarPtr> compile_choice(const std::vector<std::string>& texts);
+
+struct ToolSignature {
+  std::string name;
+  OrderedJson parameters;  // JSON schema of the arguments, an object's; null: any object
+};
+// A call of one of the tools as Qwen2.5 writes it (Hermes style):
+//   <tool_call>\n{"name": "NAME", "arguments": {…}}\n</tool_call>
+// If `parallel` one or more, each on the line after the one before.
+Result<GrammarPtr> compile_tool_calls(const std::vector<ToolSignature>& tools, bool parallel);
 
 // Where one answer stands in its language. Used from one thread.
 class TokenMatcher {
