@@ -62,6 +62,7 @@ class Builder {
                    "make it flatter"};
     }
     lay_out();
+    find_plain_runs();
     return std::move(automaton_);
   }
 
@@ -240,6 +241,64 @@ class Builder {
     automaton_.edges_.shrink_to_fit();
     automaton_.calls_.shrink_to_fit();
     automaton_.rows_.shrink_to_fit();
+  }
+
+  // Adds where `bytes` lead from the states; false if one of them leads nowhere or into nesting.
+  bool follow(const std::vector<StateId>& from, std::uint8_t first, std::uint8_t last,
+              std::vector<StateId>& to) const {
+    for (const StateId state : from) {
+      const auto& s = automaton_.states_[state];
+      int next = first;
+      for (std::size_t i = s.edges; i < s.edges + s.edge_count && next <= last; ++i) {
+        const auto& edge = automaton_.edges_[i];
+        if (edge.last < next) continue;
+        if (edge.first > next || automaton_.states_[edge.to].depth_needed > 0) return false;
+        if (std::find(to.begin(), to.end(), edge.to) == to.end()) to.push_back(edge.to);
+        next = edge.last + 1;
+      }
+      if (next <= last) return false;
+    }
+    return true;
+  }
+
+  // Where any plain character leads from a state; nothing if one cannot come.
+  std::vector<StateId> after_plain(StateId state) const {
+    std::vector<StateId> out, last, third, second;
+    std::vector<StateId> e0, ed, f0, f4;
+    const std::vector<StateId> from{state};
+    const bool all =
+        follow(from, 0x20, 0x21, out) && follow(from, 0x23, 0x5B, out) && follow(from, 0x5D, 0x7F, out) &&
+        // UTF-8: the lead bytes whose second byte is restricted, and the others.
+        follow(from, 0xF0, 0xF0, f0) && follow(from, 0xF1, 0xF3, second) && follow(from, 0xF4, 0xF4, f4) &&
+        follow(from, 0xE0, 0xE0, e0) && follow(from, 0xE1, 0xEC, third) && follow(from, 0xED, 0xED, ed) &&
+        follow(from, 0xEE, 0xEF, third) && follow(from, 0xC2, 0xDF, last) && follow(f0, 0x90, 0xBF, third) &&
+        follow(second, 0x80, 0xBF, third) && follow(f4, 0x80, 0x8F, third) && follow(e0, 0xA0, 0xBF, last) &&
+        follow(third, 0x80, 0xBF, last) && follow(ed, 0x80, 0x9F, last) && follow(last, 0x80, 0xBF, out);
+    return all ? out : std::vector<StateId>();
+  }
+
+  void find_plain_runs() {
+    auto& states = automaton_.states_;
+    std::vector<std::pair<StateId, std::vector<StateId>>> able;
+    for (StateId state = 0; state < states.size(); ++state) {
+      auto next = after_plain(state);
+      if (next.empty()) continue;
+      states[state].plain_run = kMaxPlainRun;
+      able.emplace_back(state, std::move(next));
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      // Backwards: of counted repeats the later states mostly have the higher numbers.
+      for (std::size_t i = able.size(); i-- > 0;) {
+        auto& run = states[able[i].first].plain_run;
+        std::uint8_t least = kMaxPlainRun;
+        for (const StateId next : able[i].second) {
+          least = std::min<std::uint8_t>(least, static_cast<std::uint8_t>(states[next].plain_run + 1));
+        }
+        changed |= least < run;
+        run = std::min(run, least);
+      }
+    }
   }
 
   const Nfa& nfa_;

@@ -19,6 +19,10 @@ namespace snug::grammar {
 using StateId = std::uint32_t;
 inline constexpr StateId kDead = std::numeric_limits<StateId>::max();
 
+// Plain characters are those that JSON writes as they are: all from U+0020 but quote and backslash. Inside
+// strings and free text most tokens are made of them, so it pays to know where any of them may come.
+inline constexpr int kMaxPlainRun = 16;
+
 class Automaton {
  public:
   // The language of `root`. A usage error if it is empty, refers to itself without reading anything, or is
@@ -48,6 +52,9 @@ class Automaton {
   }
   // How deep calls must nest at least, to get from the state to the end of its rule.
   std::uint32_t depth_needed(StateId state) const { return states_[state].depth_needed; }
+  // How many plain characters (see below), whichever they are, can be read from the state inside its rule; up
+  // to kMaxPlainRun.
+  int plain_run(StateId state) const { return states_[state].plain_run; }
   std::size_t bytes() const;
 
  private:
@@ -62,6 +69,7 @@ class Automaton {
     std::uint32_t row = kNoRow;          // the same edges by byte, for states with many
     std::uint16_t edge_count = 0;
     bool accepting = false, plain = false;
+    std::uint8_t plain_run = 0;
     std::uint32_t call_count = 0, depth_needed = 0;
   };
   std::vector<State> states_;

@@ -3,7 +3,8 @@
 // What a token does inside the rule that a state belongs to does not depend on the stack below (Dong et al.
 // 2024, XGrammar). So one walk over the whole tree is done for each state, once; it also notes at which
 // nodes the rule can end. A configuration's mask is that of its states, and walks from those nodes with the
-// stacks it really has.
+// stacks it really has. Where any plain characters may come, the tokens made of these are known beforehand,
+// and only the others are walked.
 #include <algorithm>
 #include <atomic>
 
@@ -18,13 +19,13 @@ namespace {
 
 class Walk {
  public:
-  Walk(const Automaton& automaton, const Vocabulary& vocabulary, std::uint32_t max_depth,
+  Walk(const Automaton& automaton, const TokenTree& tree, int longest, std::uint32_t max_depth,
        std::vector<std::uint64_t>& words)
       : automaton_(automaton),
-        vocabulary_(vocabulary),
+        tree_(tree),
         stepper_(automaton, max_depth),
         words_(words),
-        levels_(static_cast<std::size_t>(vocabulary.longest()) + 1) {}
+        levels_(static_cast<std::size_t>(longest) + 1) {}
 
   void start(const Reading& reading) {
     stepper_.release(0);
@@ -35,7 +36,7 @@ class Walk {
   // Sets the bit of each token below `root` whose bytes after it can be read. `ends`: where the bottom rule
   // may end and tokens go on.
   void run(std::uint32_t root, std::vector<std::uint32_t>* ends) {
-    const auto nodes = vocabulary_.nodes();
+    const auto& nodes = tree_.nodes;
     const std::uint32_t end = nodes[root].end;
     const std::size_t above = nodes[root].depth;
     for (std::uint32_t i = root + 1; i < end;) {
@@ -82,15 +83,15 @@ class Walk {
     level.single = readings.size() == 1 ? readings[0] : Reading{kDead, nullptr};
     level.mark = stepper_.mark();
   }
-  void allow(const Vocabulary::Node& node, const Vocabulary::Node& after) {
+  void allow(const TokenTree::Node& node, const TokenTree::Node& after) {
     for (std::uint32_t t = node.tokens; t < after.tokens; ++t) {
-      const auto token = static_cast<std::uint32_t>(vocabulary_.tokens()[t]);
+      const auto token = static_cast<std::uint32_t>(tree_.tokens[t]);
       words_[token / 64] |= std::uint64_t{1} << (token % 64);
     }
   }
 
   const Automaton& automaton_;
-  const Vocabulary& vocabulary_;
+  const TokenTree& tree_;
   Stepper stepper_;
   std::vector<std::uint64_t>& words_;
   std::vector<Level> levels_;
@@ -120,8 +121,14 @@ struct TokenMatcher::State {
     key.push_back(state);
     if (auto known = vocabulary->masks().find(key)) return known;
     auto made = std::make_shared<Mask>();
-    made->words.resize(vocabulary->words());
-    Walk walk(grammar->automaton, *vocabulary, kDead, made->words);
+    if (grammar->automaton.plain_run(state) == kMaxPlainRun) {
+      made->words = vocabulary->plain();
+      made->tree = &vocabulary->rest();
+    } else {
+      made->words.resize(vocabulary->words());
+      made->tree = &vocabulary->all();
+    }
+    Walk walk(grammar->automaton, *made->tree, vocabulary->longest(), kDead, made->words);
     walk.start({state, nullptr});
     walk.run(0, &made->ends);
     made->deepest = walk.deepest();
@@ -138,7 +145,8 @@ struct TokenMatcher::State {
       const bool leaves = frame != nullptr && !inside->ends.empty();
       if (fits && !leaves && now.readings.size() == 1) return inside;
       made->words.resize(vocabulary->words());
-      Walk walk(grammar->automaton, *vocabulary, kMaxDepth, made->words);
+      Walk walk(grammar->automaton, fits ? *inside->tree : vocabulary->all(), vocabulary->longest(),
+                kMaxDepth, made->words);
       if (!fits) {
         walk.start(reading);
         walk.run(0, nullptr);
